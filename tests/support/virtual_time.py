@@ -69,7 +69,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         """There are no other threads to be woken by."""
 
     def run_in_executor(
-        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> asyncio.Future[T]:
         raise RuntimeError(f"{func!r} wants a thread, and virtual time has none")
 
