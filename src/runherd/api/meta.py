@@ -30,7 +30,7 @@ class ApiStruct(
 ):
     """The base of all API structs: camel case on the wire, absent fields read as their zero value, as in Go.
 
-    Each subclass repeats ``frozen=True, kw_only=True``: type checkers ask for the first, and the second is not inherited.
+    Each subclass repeats ``frozen=True, kw_only=True``: type checkers ask for the first, the second is not inherited.
     """
 
 

@@ -26,7 +26,7 @@ T = TypeVar("T", bound=ApiObject)
 
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
-    """A served kind: ``group`` (``""`` for core), ``version``, ``plural``, ``kind``, and its msgspec struct ``type``."""
+    """A served kind: ``group`` (``""`` for core), ``version``, ``plural``, ``kind``, and ``type``, its struct."""
 
     group: str
     version: str
