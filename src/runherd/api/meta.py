@@ -9,7 +9,7 @@ of a reference cycle.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,7 +22,20 @@ __all__ = [
     "Status",
     "StatusCause",
     "StatusDetails",
+    "always",
 ]
+
+T = TypeVar("T")
+
+
+def always(value: T) -> T:
+    """A field's default that is written out all the same: for ``kind``, and for counts whose zero says something.
+
+    ``value`` must be immutable. (Structs leave out fields that have their default value, as Go's ``omitempty`` does;
+    a default that a function makes is exempt from that.)
+    """
+    field: T = msgspec.field(default_factory=lambda: value)
+    return field
 
 
 class ApiStruct(
