@@ -11,8 +11,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-import msgspec
-
 from runherd.api.meta import ApiStruct, Condition, ObjectMeta, always
 from runherd.api.resource import Resource
 from runherd.api.times import MicroTime
@@ -188,7 +186,7 @@ class ServiceAccount(ApiStruct, frozen=True, kw_only=True):
 class PolicyRule(ApiStruct, frozen=True, kw_only=True):
     """One permission of a role."""
 
-    verbs: list[str] = msgspec.field(default_factory=list)
+    verbs: list[str] = []
     api_groups: list[str] = []
     resources: list[str] = []
     resource_names: list[str] = []
