@@ -16,6 +16,7 @@ from typing import Protocol
 from multidict import CIMultiDict, CIMultiDictProxy
 
 __all__ = [
+    "DEFAULT_TIMEOUTS",
     "CertificateError",
     "ConnectError",
     "ConnectionLostError",
@@ -34,6 +35,10 @@ __all__ = [
 _NO_HEADERS: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
 
 
+def _no_headers() -> CIMultiDictProxy[str] | CIMultiDict[str]:
+    return _NO_HEADERS
+
+
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """Deadlines of one call, in seconds; ``None`` switches one off.
@@ -46,6 +51,10 @@ class Timeouts:
     connect: float | None = 10.0
     total: float | None = 30.0
     idle: float | None = None
+
+
+#: What a call gets that names no deadlines.
+DEFAULT_TIMEOUTS = Timeouts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,7 @@ class Response:
     """One HTTP response whose body has been read to its end (content codings undone)."""
 
     status: int
-    headers: CIMultiDictProxy[str] | CIMultiDict[str] = field(default=_NO_HEADERS, repr=False)
+    headers: CIMultiDictProxy[str] | CIMultiDict[str] = field(default_factory=_no_headers, repr=False)
     body: bytes = field(default=b"", repr=False)
 
 
@@ -79,7 +88,7 @@ class StreamingResponse:
 
     status: int
     chunks: AsyncIterator[bytes] = field(repr=False)
-    headers: CIMultiDictProxy[str] | CIMultiDict[str] = field(default=_NO_HEADERS, repr=False)
+    headers: CIMultiDictProxy[str] | CIMultiDict[str] = field(default_factory=_no_headers, repr=False)
 
 
 class ResponseStream(Protocol):
