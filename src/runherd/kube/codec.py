@@ -1,0 +1,79 @@
+"""Between objects and the bytes on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+
+from runherd.api.meta import ApiStruct, ListMeta, ObjectMeta
+from runherd.api.resource import ApiObject
+from runherd.kube.dynamic import from_plain, to_plain
+from runherd.kube.errors import DecodeError
+
+__all__ = ["WireList", "decode_list", "decode_object", "decoder_of", "encode_object", "metadata_of"]
+
+T = TypeVar("T", bound=ApiObject)
+R = TypeVar("R")
+
+_encode = msgspec.json.Encoder(enc_hook=to_plain).encode
+
+
+class WireList(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """A list as it is sent. Its items carry no ``apiVersion`` and ``kind`` where the kind is a built-in one."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[T] | None = None
+
+
+class _Named(ApiStruct, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+@cache
+def decoder_of(type_: Any, container: Any = None) -> msgspec.json.Decoder[Any]:
+    """The decoder for ``type_``, or for ``container[type_]``; made once."""
+    return msgspec.json.Decoder(type_ if container is None else container[type_], dec_hook=from_plain)
+
+
+_named_decoder = msgspec.json.Decoder(_Named)
+
+
+def decode_object(type_: type[R], body: bytes, what: str) -> R:
+    """The object in ``body``. ``what`` names the request in the :class:`DecodeError` for a body that doesn't fit."""
+    try:
+        decoder: msgspec.json.Decoder[R] = decoder_of(cast(Any, type_))
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DecodeError(f"{what}: the answer can't be read as {type_.__name__}: {error}") from None
+
+
+def decode_list(type_: type[T], body: bytes, what: str) -> WireList[T]:
+    """The list in ``body``; errors as in :func:`decode_object`."""
+    try:
+        decoder: msgspec.json.Decoder[WireList[T]] = decoder_of(type_, WireList)
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DecodeError(f"{what}: the answer can't be read as a list of {type_.__name__}: {error}") from None
+
+
+def encode_object(object_: ApiObject | Mapping[str, Any] | bytes) -> bytes:
+    """What is sent for ``object_``: a struct, plain data, or bytes that are encoded already."""
+    return object_ if isinstance(object_, bytes) else _encode(object_)
+
+
+def metadata_of(object_: ApiObject | Mapping[str, Any] | bytes) -> ObjectMeta:
+    """Name, namespace and the rest of the metadata of an object that is about to be sent.
+
+    Raises :class:`ValueError` when it has none that can be read.
+    """
+    try:
+        if isinstance(object_, bytes):
+            return _named_decoder.decode(object_).metadata
+        if isinstance(object_, Mapping):
+            return msgspec.convert(object_.get("metadata", {}), ObjectMeta)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise ValueError(f"the object's metadata can't be read: {error}") from None
+    return object_.metadata
