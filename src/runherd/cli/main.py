@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from runherd import __version__
+from runherd.cli.crds import crds
 
 __all__ = ["main"]
 
@@ -13,3 +14,6 @@ __all__ = ["main"]
 @click.version_option(__version__, prog_name="runherd")
 def main() -> None:
     """Run ephemeral GitHub Actions runners at scale, on Kubernetes or on one machine."""
+
+
+main.add_command(crds)
