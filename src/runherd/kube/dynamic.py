@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -14,11 +13,18 @@ from runherd.api.resource import Resource
 __all__ = ["DynamicObject", "dynamic_resource"]
 
 
-@dataclass(frozen=True, slots=True)
 class DynamicObject:
-    """An object as the server sent it. ``body`` is all of it, as decoded JSON."""
+    """An object as the server sent it. ``repr`` shows which one it is and no content, which may be secret."""
 
-    body: dict[str, Any]
+    # No dataclass, which msgspec would decode by its fields.
+    __slots__ = ("body",)
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        #: All of the object, as decoded JSON.
+        self.body = body
+
+    def __repr__(self) -> str:
+        return f"DynamicObject({self.kind} {self.metadata.namespace}/{self.metadata.name})"
 
     @property
     def api_version(self) -> str:
