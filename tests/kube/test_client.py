@@ -175,6 +175,16 @@ async def test_delete_sends_only_the_options_that_were_given() -> None:
     assert path_of(script.requests[0]) == "/api/v1/nodes/n1"
 
 
+async def test_delete_tells_what_the_server_answered_with() -> None:
+    held = {"kind": "Pod", "metadata": {"name": "web", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    script = Script(answer({"kind": "Status", "status": "Success", "details": {"uid": "u1"}}), answer(held))
+    client = client_of(script)
+    assert await client.delete(PODS, "web", "default") is None
+    still_there = await client.delete(PODS, "web", "default")
+    assert still_there is not None
+    assert still_there.metadata.deletion_timestamp is not None
+
+
 async def test_delete_of_what_does_not_exist_raises() -> None:
     with pytest.raises(NotFoundError):
         await client_of(Script(refusal(404, "NotFound"))).delete(PODS, "web", "default", uid="u1")

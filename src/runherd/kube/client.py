@@ -54,6 +54,10 @@ class ServerVersion(ApiStruct, frozen=True, kw_only=True):
     platform: str = ""
 
 
+class _Kind(ApiStruct, frozen=True, kw_only=True):
+    kind: str = ""
+
+
 class Client:
     """Reads and writes the objects of one API server; safe to use from many tasks.
 
@@ -402,7 +406,7 @@ class Client:
 
     async def delete(
         self,
-        resource: Resource[Any],
+        resource: Resource[T],
         name: str,
         namespace: str = "",
         *,
@@ -412,8 +416,11 @@ class Client:
         propagation_policy: str = "",
         owner: str = "",
         priority: Priority = Priority.DELETE,
-    ) -> None:
+    ) -> T | None:
         """Delete an object, or mark it for deletion where finalizers or a grace period hold it.
+
+        What the server answers is returned. ``None``: the object is gone. An object without a deletion timestamp is
+        gone, too, and was this last (some kinds answer so). One that has it may be there still, or be gone.
 
         ``uid`` and ``resource_version`` are preconditions; another value on the server raises
         :class:`~runherd.kube.errors.ConflictError`. With ``uid`` the call is repeated after a lost answer, and an
@@ -425,10 +432,16 @@ class Client:
         repeat = Repeat.ALWAYS if uid else Repeat.WHEN_ASKED
         call = Call("DELETE", object_path(resource, namespace, name), what, body, repeat=repeat)
         try:
-            await self._rest.write(call, self._timeouts, owner, priority)
+            response = await self._rest.write(call, self._timeouts, owner, priority)
         except NotFoundError as error:
             if not uid or error.attempts == 1:
                 raise
+            return None
+        return (
+            None
+            if decode_object(_Kind, response, what).kind == "Status"
+            else decode_object(resource.type, response, what)
+        )
 
 
 _PODS: Resource[Any] = Resource("", "v1", "pods", "Pod", namespaced=True, type=object)
