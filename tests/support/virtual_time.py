@@ -7,13 +7,16 @@ schedule can be replayed exactly. It has no sockets: whatever runs in it speaks 
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import random
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from typing import Any, ParamSpec, TypeVar, TypeVarTuple, Unpack
 
-__all__ = ["StalledError", "VirtualTimeLoop", "run_in_virtual_time"]
+__all__ = ["StalledError", "VirtualTimeLoop", "in_virtual_time", "run_in_virtual_time"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -81,3 +84,16 @@ def run_in_virtual_time(main: Coroutine[Any, Any, T], seed: int | None = None) -
     """
     with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(seed)) as runner:
         return runner.run(main)
+
+
+def in_virtual_time(main: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Makes an ordinary test of a coroutine function: it runs in a fresh loop, in virtual time."""
+
+    @functools.wraps(main)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run_in_virtual_time(main(*args, **kwargs))
+
+    # pytest would otherwise look behind the wrapper, and run the coroutine function itself.
+    del run.__wrapped__
+    run.__signature__ = inspect.signature(main)  # type: ignore[attr-defined]  # pytest reads it
+    return run
