@@ -8,7 +8,7 @@ import pytest
 
 from runherd.api.core import LEASES, NODES, PODS, SECRETS, Lease, LeaseSpec, Pod, Secret
 from runherd.api.meta import ObjectMeta
-from runherd.kube.client import Client
+from runherd.kube.client import Client, Deleted
 from runherd.kube.dynamic import DynamicObject, dynamic_resource
 from runherd.kube.errors import DecodeError, GoneError, NotFoundError
 from runherd.kube.patch import ApplyPatch, JsonPatch, MergePatch, StrategicMergePatch
@@ -175,14 +175,19 @@ async def test_delete_sends_only_the_options_that_were_given() -> None:
     assert path_of(script.requests[0]) == "/api/v1/nodes/n1"
 
 
-async def test_delete_tells_what_the_server_answered_with() -> None:
-    held = {"kind": "Pod", "metadata": {"name": "web", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    script = Script(answer({"kind": "Status", "status": "Success", "details": {"uid": "u1"}}), answer(held))
+async def test_delete_tells_whether_the_object_may_be_there_still() -> None:
+    last_state = {"kind": "Pod", "metadata": {"name": "web", "uid": "u2"}}
+    held = {"kind": "Pod", "metadata": {"name": "web", "uid": "u3", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    script = Script(
+        answer({"kind": "Status", "status": "Success", "details": {"uid": "u1"}}), answer(last_state), answer(held)
+    )
     client = client_of(script)
-    assert await client.delete(PODS, "web", "default") is None
-    still_there = await client.delete(PODS, "web", "default")
-    assert still_there is not None
-    assert still_there.metadata.deletion_timestamp is not None
+    assert await client.delete(PODS, "web", "default") == Deleted("u1")
+    assert await client.delete(PODS, "web", "default") == Deleted("u2")
+    deleted = await client.delete(PODS, "web", "default")
+    assert deleted.uid == "u3"
+    assert deleted.remaining is not None
+    assert deleted.remaining.metadata.deletion_timestamp is not None
 
 
 async def test_delete_of_what_does_not_exist_raises() -> None:

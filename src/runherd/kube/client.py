@@ -23,7 +23,7 @@ from runherd.kube.watch import WatchEvent, WatchOptions, read_events
 from runherd.wire.clock import Clock
 from runherd.wire.transport import Timeouts, Transport
 
-__all__ = ["Client", "ObjectList", "ServerVersion"]
+__all__ = ["Client", "Deleted", "ObjectList", "ServerVersion"]
 
 T = TypeVar("T", bound=ApiObject)
 R = TypeVar("R")
@@ -54,8 +54,23 @@ class ServerVersion(ApiStruct, frozen=True, kw_only=True):
     platform: str = ""
 
 
+class _Details(ApiStruct, frozen=True, kw_only=True):
+    uid: str = ""
+
+
 class _Kind(ApiStruct, frozen=True, kw_only=True):
     kind: str = ""
+    details: _Details = _Details()
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted(Generic[T]):
+    """What a delete did to an object."""
+
+    #: The object's UID; empty where the server doesn't tell.
+    uid: str
+    #: The object with its deletion timestamp, if a finalizer or its grace period may hold it still; else it is gone.
+    remaining: T | None = None
 
 
 class Client:
@@ -416,11 +431,8 @@ class Client:
         propagation_policy: str = "",
         owner: str = "",
         priority: Priority = Priority.DELETE,
-    ) -> T | None:
+    ) -> Deleted[T]:
         """Delete an object, or mark it for deletion where finalizers or a grace period hold it.
-
-        What the server answers is returned. ``None``: the object is gone. An object without a deletion timestamp is
-        gone, too, and was this last (some kinds answer so). One that has it may be there still, or be gone.
 
         ``uid`` and ``resource_version`` are preconditions; another value on the server raises
         :class:`~runherd.kube.errors.ConflictError`. With ``uid`` the call is repeated after a lost answer, and an
@@ -436,12 +448,8 @@ class Client:
         except NotFoundError as error:
             if not uid or error.attempts == 1:
                 raise
-            return None
-        return (
-            None
-            if decode_object(_Kind, response, what).kind == "Status"
-            else decode_object(resource.type, response, what)
-        )
+            return Deleted(uid)
+        return _deleted(resource, response, what)
 
 
 _PODS: Resource[Any] = Resource("", "v1", "pods", "Pod", namespaced=True, type=object)
@@ -455,6 +463,16 @@ def _what(verb: str, resource: Resource[Any], namespace: str, name: str = "", su
     if namespace:
         return f"{verb} {kind} {namespace}/{name}" if name else f"{verb} {kind} in {namespace}"
     return f"{verb} {kind} {name}" if name else f"{verb} {kind}"
+
+
+def _deleted(resource: Resource[T], response: bytes, what: str) -> Deleted[T]:
+    """Reads the answer to a delete: a Status when the object is gone, else the object (gone, too, for some kinds)."""
+    status = decode_object(_Kind, response, what)
+    if status.kind == "Status":
+        return Deleted(status.details.uid)
+    object_ = decode_object(resource.type, response, what)
+    held = object_.metadata.deletion_timestamp is not None
+    return Deleted(object_.metadata.uid, object_ if held else None)
 
 
 def _update_priority(given: Priority | None, subresource: str) -> Priority:
