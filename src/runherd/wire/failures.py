@@ -5,7 +5,9 @@ from __future__ import annotations
 import ssl
 
 import aiohttp
+import aiohttp_socks
 
+from runherd.wire.proxy import ProxyServer
 from runherd.wire.target import describe
 from runherd.wire.transport import (
     CertificateError,
@@ -18,13 +20,27 @@ from runherd.wire.transport import (
     TransportError,
 )
 
-__all__ = ["translated"]
+__all__ = ["closed", "proxy_refused", "translated"]
+
+
+def closed(request: Request, *, request_sent: bool) -> ConnectionLostError:
+    """What a call ends with when its transport is closed."""
+    return ConnectionLostError(f"{describe(request)}: the transport is closed", request_sent=request_sent)
+
+
+def proxy_refused(request: Request, proxy: ProxyServer | None, status: int) -> ProxyError:
+    """What a call ends with when the proxy answers in the server's place."""
+    if status == 407:
+        reason = "asks for other credentials (407 Proxy Authentication Required)"
+    else:
+        reason = f"refused to connect us (status {status})"
+    return ProxyError(f"{describe(request)}: the proxy {proxy} {reason}")
 
 
 def translated(
-    error: Exception, request: Request, timeouts: Timeouts, *, request_sent: bool, proxy: str | None = None
+    error: Exception, request: Request, timeouts: Timeouts, proxy: ProxyServer | None, *, request_sent: bool
 ) -> Exception:
-    """The error that the caller gets for ``error``. ``proxy`` is host:port of the proxy that the call went through.
+    """The error that the caller gets for ``error``, in a call that went through ``proxy`` if at all.
 
     What isn't a failure of the network (a URL that can't be called, a header with a line break in it) stays as it is:
     those are ``ValueError``, and trying again doesn't help.
@@ -34,31 +50,16 @@ def translated(
     if isinstance(error, aiohttp.InvalidURL):
         return ValueError(f"{describe(request)}: the URL can't be called")
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return ProxyError(f"{describe(request)}: {_refusal(error.status, proxy)}")
+        return proxy_refused(request, proxy, error.status)
     what = describe(request)
-    if isinstance(error, TimeoutError) and getattr(error, "errno", None) is None:
-        return _deadline(error, what, timeouts, request_sent=request_sent)
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return CertificateError(
-            f"{what}: the certificate of {error.host}:{error.port} was not accepted: {_reason(error.certificate_error)}"
-        )
-    if not request_sent:
-        return _not_connected(error, what, proxy)
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return ConnectionLostError(f"{what}: the connection ended before the response did", request_sent=True)
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return ConnectionLostError(f"{what}: the server closed the connection without an answer", request_sent=True)
-    if isinstance(error, (aiohttp.ClientConnectionError, OSError)):
-        rejected = _rejected_certificate(error)
-        if rejected is not None:
-            return CertificateError(f"{what}: the server did not accept our certificate: {rejected}")
-        return ConnectionLostError(f"{what}: the connection was lost: {_reason(error)}", request_sent=True)
-    if isinstance(error, aiohttp.ClientError):
-        return TransportError(f"{what}: the server's answer is not valid HTTP", request_sent=True)
-    return error
+    if isinstance(error, TimeoutError) and error.errno is None:
+        return _deadline_passed(error, what, timeouts, request_sent=request_sent)
+    if request_sent:
+        return _lost(error, what)
+    return _not_connected(error, what, proxy)
 
 
-def _deadline(error: Exception, what: str, timeouts: Timeouts, *, request_sent: bool) -> DeadlineExceededError:
+def _deadline_passed(error: Exception, what: str, timeouts: Timeouts, *, request_sent: bool) -> DeadlineExceededError:
     if isinstance(error, aiohttp.SocketTimeoutError):
         return DeadlineExceededError(f"{what}: nothing came for {timeouts.idle} s", request_sent=True)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
@@ -66,39 +67,53 @@ def _deadline(error: Exception, what: str, timeouts: Timeouts, *, request_sent: 
     return DeadlineExceededError(f"{what}: not answered within {timeouts.total} s", request_sent=request_sent)
 
 
-def _not_connected(error: Exception, what: str, proxy: str | None) -> Exception:
-    if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return ProxyError(f"{what}: no connection to the proxy {proxy}: {_reason(error.os_error)}")
+def _not_connected(error: Exception, what: str, proxy: ProxyServer | None) -> Exception:
+    cause = _cause(error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return CertificateError(f"{what}: the server's certificate was not accepted: {cause.verify_message}")
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientProxyConnectionError):
+        return ConnectError(f"{what}: no connection to {error.host}:{error.port}: {_reason(cause)}")
+    if isinstance(error, (aiohttp.ClientError, OSError, aiohttp_socks.ProxyError, aiohttp_socks.ProxyConnectionError)):
+        if proxy is not None:
+            return ProxyError(f"{what}: no connection through the proxy {proxy}: {_reason(cause)}")
+        return ConnectError(f"{what}: no connection: {_reason(cause)}")
+    return error
+
+
+def _lost(error: Exception, what: str) -> Exception:
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return ConnectionLostError(f"{what}: the connection ended before the response did", request_sent=True)
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return ConnectionLostError(f"{what}: the server closed the connection without an answer", request_sent=True)
+    if isinstance(error, (aiohttp.ClientConnectionError, OSError)):
+        cause = _cause(error)
+        if _rejects_our_certificate(cause):
+            return CertificateError(f"{what}: the server did not accept our certificate: {_reason(cause)}")
+        return ConnectionLostError(f"{what}: the connection was lost: {_reason(cause)}", request_sent=True)
+    if isinstance(error, aiohttp.ClientError):
+        return TransportError(f"{what}: the server's answer is not valid HTTP", request_sent=True)
+    return error
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The system's or OpenSSL's error under aiohttp's."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return error.certificate_error
     if isinstance(error, aiohttp.ClientConnectorError):
-        return ConnectError(f"{what}: no connection to {error.host}:{error.port}: {_reason(error.os_error)}")
-    if not isinstance(error, (aiohttp.ClientError, OSError)):
-        return error
-    if proxy is not None:
-        return ProxyError(f"{what}: the proxy {proxy} did not connect us: {_reason(error)}")
-    return ConnectError(f"{what}: no connection: {_reason(error)}")
+        return error.os_error
+    return error.__cause__ or error
 
 
-def _refusal(status: int, proxy: str | None) -> str:
-    if status == 407:
-        return f"the proxy {proxy} asks for other credentials (407 Proxy Authentication Required)"
-    return f"the proxy {proxy} refused to connect us (status {status})"
-
-
-def _rejected_certificate(error: Exception) -> str | None:
+def _rejects_our_certificate(cause: BaseException) -> bool:
     """In TLS 1.3 the server's verdict on our certificate comes after the handshake, when we read the answer."""
-    cause = error.__cause__ if error.__cause__ is not None else error
     reason = cause.reason if isinstance(cause, ssl.SSLError) else None
-    if reason and "ALERT" in reason and ("CERT" in reason or "UNKNOWN_CA" in reason):
-        return str(reason)
-    return None
+    return bool(reason) and "ALERT" in str(reason) and ("CERT" in str(reason) or "UNKNOWN_CA" in str(reason))
 
 
-def _reason(error: BaseException) -> str:
+def _reason(cause: BaseException) -> str:
     """The system's words for an error of its own; of others the name only, since their text may hold anything."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return error.verify_message
-    if isinstance(error, ssl.SSLError):
-        return error.reason or "TLS failed"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return type(error).__name__
+    if isinstance(cause, ssl.SSLError):
+        return cause.reason or "TLS failed"
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror
+    return type(cause).__name__

@@ -4,42 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import io
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from contextvars import ContextVar, Token
+from contextvars import Token
 from functools import lru_cache
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import aiohttp
-from multidict import CIMultiDictProxy
+from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from runherd.wire.failures import translated
-from runherd.wire.target import Target, describe
-from runherd.wire.transport import (
-    DEFAULT_TIMEOUTS,
-    ConnectionLostError,
-    Request,
-    Response,
-    Timeouts,
-    TransportError,
-)
-
-if TYPE_CHECKING:
-    from aiohttp.connector import AddrInfoType, Connection
-    from aiohttp.tracing import Trace
+from runherd.wire.connectors import Progress, make_connector, progress
+from runherd.wire.failures import closed, proxy_refused, translated
+from runherd.wire.proxy import ProxyConfig, ProxyServer
+from runherd.wire.target import Target
+from runherd.wire.tls import client_context
+from runherd.wire.transport import DEFAULT_TIMEOUTS, Request, Response, Timeouts
 
 __all__ = ["NetworkTransport"]
 
 # aiohttp warns about bodies above this size when they are handed over as bytes, since it writes those in one go.
 _WRITE_IN_PIECES_ABOVE = 2**20
-
-# Go's defaults. Without them a peer that vanished without a word is never noticed by a call that has no idle deadline.
-_KEEP_ALIVE_SECONDS = 15
-_KEEP_ALIVE_PROBES = 9
 
 
 class NetworkTransport:
@@ -49,8 +35,11 @@ class NetworkTransport:
     number of connections, since every watch holds one: callers that need a limit have their own.
 
     No call is repeated, not even the idempotent ones that HTTP would allow. A kept-alive connection that the server
-    closed while the request was on its way ends in :class:`ConnectionLostError` with ``request_sent=True``. Redirects
-    are not followed (see :mod:`runherd.wire.redirects`), cookies not kept, and no environment variable is read.
+    closed while the request was on its way ends in :class:`~runherd.wire.transport.ConnectionLostError` with
+    ``request_sent=True``. Redirects are not followed (see :mod:`runherd.wire.redirects`), cookies not kept, and no
+    environment variable is read.
+
+    Calls raise ``ValueError`` for a URL or a header that can't be sent.
     """
 
     def __init__(
@@ -58,30 +47,34 @@ class NetworkTransport:
         *,
         tls: ssl.SSLContext | None = None,
         server_hostname: str | None = None,
+        proxies: ProxyConfig | None = None,
         keepalive: float = 30.0,
     ) -> None:
-        """``tls`` is for https (:mod:`runherd.wire.tls` makes contexts; by default the system's roots count).
+        """``tls`` is for https (:func:`runherd.wire.tls.client_context`), an https proxy included; by default the
+        system's roots count.
 
         ``server_hostname`` replaces the URL's host in SNI and in the check of the server's certificate. ``keepalive``
         is how many seconds a connection may lie unused.
         """
         self._tls = tls
         self._server_hostname = server_hostname
+        self._proxies = proxies
         self._keepalive = keepalive
-        self._session: aiohttp.ClientSession | None = None
+        #: One for each socks5 proxy; ``None`` is for all else.
+        self._sessions: dict[ProxyServer | None, aiohttp.ClientSession] = {}
         self._calls: set[_Call] = set()
         self._streams: set[_NetworkStream] = set()
         self._closed = False
 
     def set_tls(self, tls: ssl.SSLContext) -> None:
-        """Use ``tls`` from the next call on (a rotated client certificate). Open connections end with their calls."""
+        """Use ``tls`` from the next call on (a rotated client certificate); calls in flight go on with the old one."""
         self._tls = tls
 
     async def request(self, request: Request, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Response:
         with _Call(self, request, timeouts) as call:
             response = await self._send(call)
             body = await response.read()
-        return Response(response.status, response.headers, body)
+        return Response(response.status, _decoded_headers(response), body)
 
     @asynccontextmanager
     async def stream(self, request: Request, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> AsyncIterator[_NetworkStream]:
@@ -101,64 +94,84 @@ class NetworkTransport:
             call.abort()
         for stream in list(self._streams):
             stream.abort()
-        if self._session is not None:
-            await self._session.close()
+        for session in self._sessions.values():
+            await session.close()
 
     async def _send(self, call: _Call) -> aiohttp.ClientResponse:
         """Send, and return once the headers of the answer have come."""
         request = call.request
         target = Target.parse(request.url)
+        headers = request.headers
+        socks, proxy, proxy_headers = None, None, None
+        if self._proxies is not None and (server := self._proxies.proxy_for(target)) is not None:
+            call.proxy = server
+            if server.scheme == "socks5":
+                socks = server
+            else:
+                proxy = URL(server.url, encoded=True)
+                if server.authorization is not None:
+                    # The proxy sees the headers of an http request, and of an https request only those of CONNECT.
+                    proxy_headers = {"Proxy-Authorization": server.authorization}
+                    if target.scheme == "http":
+                        headers = CIMultiDict(headers)
+                        headers.update(proxy_headers)
         body = request.body
-        return await self._open_session().request(
+        response = await self._session(socks).request(
             request.method,
             URL(target.url, encoded=True),
-            headers=request.headers,
+            headers=headers,
             data=io.BytesIO(body) if len(body) > _WRITE_IN_PIECES_ABOVE else body or None,
             allow_redirects=False,
             timeout=_client_timeout(call.timeouts),
-            ssl=self._tls or True,
+            ssl=self._tls or _default_tls(),
             server_hostname=self._server_hostname,
+            proxy=proxy,
+            proxy_headers=proxy_headers,
         )
+        if response.status == 407 and proxy is not None and target.scheme == "http":
+            response.close()
+            raise proxy_refused(request, call.proxy, response.status)
+        return response
 
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=_Connector(
-                    limit=0, keepalive_timeout=self._keepalive, socket_factory=_socket, happy_eyeballs_delay=0.3
-                ),
+    def _session(self, socks: ProxyServer | None) -> aiohttp.ClientSession:
+        session = self._sessions.get(socks)
+        if session is None:
+            session = self._sessions[socks] = aiohttp.ClientSession(
+                connector=make_connector(self._keepalive, socks, self._server_hostname),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
                 read_bufsize=2**18,
                 max_line_size=2**16,
                 max_field_size=2**16,
-                skip_auto_headers=("Accept", "Content-Type", "User-Agent"),
+                headers={"User-Agent": "runherd"},
             )
             # aiohttp would repeat an idempotent request by itself when a kept-alive connection turns out to be dead.
-            self._session._retry_connection = False
-        return self._session
+            session._retry_connection = False
+        return session
 
 
 class _Call:
-    """One call between its start and the moment its answer has come; turns what aiohttp raises into our errors."""
+    """One call from its start until its answer is here; turns what aiohttp raises into our errors."""
 
-    __slots__ = ("_cancelling", "_progress", "_task", "_token", "_transport", "aborted", "request", "timeouts")
+    __slots__ = ("_cancelling", "_progress", "_task", "_token", "_transport", "aborted", "proxy", "request", "timeouts")
 
     def __init__(self, transport: NetworkTransport, request: Request, timeouts: Timeouts) -> None:
         self._transport = transport
         self.request = request
         self.timeouts = timeouts
+        self.proxy: ProxyServer | None = None
         self.aborted = False
 
     def __enter__(self) -> _Call:
         if self._transport._closed:
-            raise _closed_error(self.request, request_sent=False)
+            raise closed(self.request, request_sent=False)
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a transport can only be called from a task")
         self._task = task
         self._cancelling = task.cancelling()
-        self._progress = _Progress()
-        self._token: Token[_Progress] = _progress.set(self._progress)
+        self._progress = Progress()
+        self._token: Token[Progress] = progress.set(self._progress)
         self._transport._calls.add(self)
         return self
 
@@ -166,17 +179,17 @@ class _Call:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._transport._calls.discard(self)
-        _progress.reset(self._token)
+        progress.reset(self._token)
         if error is None:
             return
         request_sent = self._progress.request_sent
         if self.aborted:
             if isinstance(error, asyncio.CancelledError) and self._task.uncancel() > self._cancelling:
                 return  # someone else cancelled the task as well
-            raise _closed_error(self.request, request_sent=request_sent) from None
+            raise closed(self.request, request_sent=request_sent) from None
         if isinstance(error, Exception):
             # `from None`: what aiohttp says of an error may hold the query or the headers.
-            raise translated(error, self.request, self.timeouts, request_sent=request_sent) from None
+            raise translated(error, self.request, self.timeouts, self.proxy, request_sent=request_sent) from None
 
     def abort(self) -> None:
         """End the call because the transport is being closed."""
@@ -191,14 +204,8 @@ class _NetworkStream:
         self._call = call
         self._response = response
         self._aborted = False
-
-    @property
-    def status(self) -> int:
-        return self._response.status
-
-    @property
-    def headers(self) -> CIMultiDictProxy[str]:
-        return self._response.headers
+        self.status = response.status
+        self.headers = _decoded_headers(response)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         content = self._response.content
@@ -224,41 +231,28 @@ class _NetworkStream:
 
     def _translated(self, error: Exception) -> Exception:
         if self._aborted:
-            return _closed_error(self._call.request, request_sent=True)
-        return translated(error, self._call.request, self._call.timeouts, request_sent=True)
+            return closed(self._call.request, request_sent=True)
+        return translated(error, self._call.request, self._call.timeouts, self._call.proxy, request_sent=True)
 
 
-class _Progress:
-    """How far a call has come."""
-
-    __slots__ = ("request_sent",)
-
-    def __init__(self) -> None:
-        self.request_sent = False
-
-
-_progress: ContextVar[_Progress] = ContextVar("_progress")
+def _decoded_headers(response: aiohttp.ClientResponse) -> CIMultiDictProxy[str]:
+    """The headers of the body as we hand it on: aiohttp has undone the coding that these may speak of."""
+    if "Content-Encoding" not in response.headers:
+        return response.headers
+    headers = CIMultiDict(response.headers)
+    headers.popall("Content-Encoding")
+    headers.popall("Content-Length", None)
+    return CIMultiDictProxy(headers)
 
 
-class _Connector(aiohttp.TCPConnector):
-    """Notes when a call has got its connection: from then on the server may see the request."""
-
-    async def connect(
-        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
-    ) -> Connection:
-        connection = await super().connect(req, traces, timeout)
-        _progress.get().request_sent = True
-        return connection
-
-
-def _closed_error(request: Request, *, request_sent: bool) -> TransportError:
-    """What a call ends with when its transport has been closed."""
-    return ConnectionLostError(f"{describe(request)}: the transport is closed", request_sent=request_sent)
+@lru_cache(maxsize=1)
+def _default_tls() -> ssl.SSLContext:
+    return client_context()
 
 
 @lru_cache(maxsize=256)
 def _client_timeout(timeouts: Timeouts) -> aiohttp.ClientTimeout:
-    """The same deadlines in aiohttp's words, to the millisecond (it rounds up long ones unless told not to)."""
+    """The same deadlines in aiohttp's words, exactly (it rounds long ones up to whole seconds unless told not to)."""
     return aiohttp.ClientTimeout(
         connect=_positive(timeouts.connect),
         total=_positive(timeouts.total),
@@ -270,17 +264,3 @@ def _client_timeout(timeouts: Timeouts) -> aiohttp.ClientTimeout:
 def _positive(seconds: float | None) -> float | None:
     # To aiohttp 0 means no deadline; to us it is one that has passed.
     return None if seconds is None else max(seconds, 1e-6)
-
-
-def _socket(address: AddrInfoType) -> socket.socket:
-    family, kind, protocol, _, _ = address
-    sock = socket.socket(family, kind, protocol)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        ("TCP_KEEPIDLE", _KEEP_ALIVE_SECONDS),
-        ("TCP_KEEPINTVL", _KEEP_ALIVE_SECONDS),
-        ("TCP_KEEPCNT", _KEEP_ALIVE_PROBES),
-    ):
-        if hasattr(socket, option):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return sock

@@ -7,25 +7,21 @@ names a request in the same words.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from runherd.wire.transport import Request
 
 __all__ = ["Target", "describe"]
 
-# No user info: credentials belong in headers, where nothing prints them. Only visible ASCII: whoever made the URL has
-# quoted the rest, and a line break in it would let the maker write headers.
-_URL = re.compile(
-    r"(?P<scheme>[Hh][Tt][Tt][Pp][Ss]?)://"
-    r"(?P<host>\[[0-9A-Fa-f:.]+(?:%25[!-~]+)?\]|[^\x00-\x20\x7f-\uffff/?#@:\[\]]+)(?::(?P<port>[0-9]{1,5}))?"
-    r"(?P<path>/[!-\x22\x24-\x3e\x40-~]*)?"
-    r"(?P<query>\?[!-\x22\x24-~]*)?"
-    r"(?:\#[!-~]*)?",
-)
+# Only visible ASCII: whoever made the URL has quoted the rest, and a line break in it would add headers of its own.
+_URL = re.compile(r"([a-zA-Z]{4,5}://[^/?#]+)((?:/[!\"$->@-~]*)?)((?:\?[!\"$-~]*)?)(?:#[!-~]*)?")
+
+# No user info: credentials belong in headers, where nothing prints them.
+_ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[^\x00-\x20\x7f-\uffff%@:\[\]]+)(?::([0-9]{1,5}))?")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """An absolute http or https URL, split. ``host`` is lower case and without brackets; ``port`` is filled in."""
 
     scheme: str
@@ -33,38 +29,38 @@ class Target:
     port: int
     #: Host and port as the ``Host`` header spells them: the port only where it isn't the scheme's own.
     authority: str
-    #: Path and query, as they go over the wire; the path is never empty.
+    #: The path, never empty; without the query, so that people may see it.
     path: str
-    #: The same without the query, for people to read.
-    shown_path: str
+    #: The whole URL as it goes over the wire, without its fragment.
+    url: str
 
     @classmethod
     def parse(cls, url: str) -> Target:
         """Split ``url``. Raises ``ValueError``, which doesn't repeat the URL, when it is not one that we can call."""
         match = _URL.fullmatch(url)
         if match is None:
-            raise ValueError("not an absolute http or https URL without user info, all of it in visible ASCII")
-        scheme, host, port, path, query = match.group("scheme", "host", "port", "path", "query")
-        scheme = scheme.lower()
-        host = host.lower()
-        default = 443 if scheme == "https" else 80
-        number = default if port is None else int(port)
-        if not 0 < number < 65536:
-            raise ValueError(f"{number} is no port")
+            raise ValueError(_NOT_A_URL)
+        origin, path, query = match.groups()
+        scheme, host, port, authority = _parse_origin(origin)
         path = path or "/"
-        return cls(
-            scheme=scheme,
-            host=host.strip("[]"),
-            port=number,
-            authority=host if number == default else f"{host}:{number}",
-            path=path + query if query else path,
-            shown_path=path,
-        )
+        return cls(scheme, host, port, authority, path, f"{scheme}://{authority}{path}{query}")
 
-    @property
-    def url(self) -> str:
-        """The URL, whole again (without its fragment)."""
-        return f"{self.scheme}://{self.authority}{self.path}"
+
+_NOT_A_URL = "not an absolute http or https URL without user info, all of it in visible ASCII"
+
+
+@lru_cache(maxsize=256)
+def _parse_origin(origin: str) -> tuple[str, str, int, str]:
+    """Scheme, host, port, and the two as the ``Host`` header has them."""
+    match = _ORIGIN.fullmatch(origin.lower())
+    if match is None:
+        raise ValueError(_NOT_A_URL)
+    scheme, host, port = match.groups()
+    default = 443 if scheme == "https" else 80
+    number = default if port is None else int(port)
+    if not 0 < number < 65536:
+        raise ValueError(f"{number} is no port")
+    return scheme, host.strip("[]"), number, host if number == default else f"{host}:{number}"
 
 
 def describe(request: Request) -> str:
@@ -73,4 +69,4 @@ def describe(request: Request) -> str:
         target = Target.parse(request.url)
     except ValueError:
         return f"{request.method} (not a valid URL)"
-    return f"{request.method} {target.scheme}://{target.authority}{target.shown_path}"
+    return f"{request.method} {target.scheme}://{target.authority}{target.path}"
