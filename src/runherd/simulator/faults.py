@@ -24,7 +24,7 @@ class FaultKind(StrEnum):
     DROP_BEFORE = "drop_before"
     #: Act, and close the connection instead of answering.
     DROP_AFTER = "drop_after"
-    #: Act, and answer with the right status and no body (a body of whitespace where HTTP allows one).
+    #: Act, and answer with the right status and no body.
     EMPTY_BODY = "empty_body"
     #: Act, and answer with the right status and a page of HTML.
     HTML_BODY = "html_body"
@@ -87,12 +87,17 @@ _PLACES: dict[FaultKind, frozenset[str]] = {
 }
 
 
+def _service_calls(operation: str) -> frozenset[str]:
+    """``operation`` alone, unless it is a call that real clients of the service never make."""
+    return frozenset() if operation.startswith(("runner.", "admin.")) else frozenset({operation})
+
+
 class Fault(msgspec.Struct, kw_only=True):
     """One fault, or one source of faults."""
 
     kind: FaultKind
     #: Which call it happens on (``jit_config.generate``); empty: every call of the service where the kind makes sense.
-    #: The runner program's own calls (``runner.*``) must be named to be met.
+    #: The runner program's calls (``runner.*``) and the administrator's (``admin.*``) must be named to be met.
     operation: str = ""
     #: Only calls that concern this scale set; 0: all.
     scale_set_id: int = 0
@@ -161,9 +166,7 @@ class Faults:
         if fault.operation:
             if fault.operation != operation:
                 return False
-        elif operation not in _PLACES.get(fault.kind, {operation}):
-            return False
-        elif operation.startswith("runner.") and fault.kind in ANYWHERE:
+        elif operation not in _PLACES.get(fault.kind, _service_calls(operation)):
             return False
         if fault.scale_set_id not in (0, scale_set_id):
             return False

@@ -139,8 +139,8 @@ class Runner:
     work_folder: str
     registered_at: float
     connected: bool = False
-    #: Whether it was ever connected.
-    seen: bool = False
+    #: How often it was connected: a program whose number is not the latest has been replaced.
+    connections: int = 0
     had_job: bool = False
     removed: bool = False
     #: Set by a fault: it connects and waits, and never gets a job.
@@ -197,6 +197,8 @@ class ScaleSet:
     waiting: dict[int, Job] = field(default_factory=dict, repr=False)
     running: dict[int, Job] = field(default_factory=dict, repr=False)
     runners: dict[int, Runner] = field(default_factory=dict, repr=False)
+    #: The statistics that were last sent to a client, for faults that repeat them.
+    told_statistics: dict[str, int] | None = field(default=None, repr=False)
     #: Connected runners without a job that may get one.
     idle: dict[int, Runner] = field(default_factory=dict, repr=False)
 

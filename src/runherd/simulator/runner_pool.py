@@ -153,7 +153,7 @@ class RunnerPool:
         if _version(version) < _version(self._settings.minimum_runner_version):
             raise self.outdated(runner, version)
         runner.connected = True
-        runner.seen = True
+        runner.connections += 1
         runner.version = version
         runner.wake = wake
         self._ledger.record("connected", runner)

@@ -101,6 +101,11 @@ class Sessions:
             raise unauthorized("The message queue token is not valid (any more).")
         return self.authenticate(scale_set.session.id, token)[1]
 
+    def scale_set_id(self, session_id: str) -> int:
+        """Whose session that is; 0 for one that ended."""
+        scale_set = self._by_id.get(session_id)
+        return scale_set.id if scale_set is not None else 0
+
     def _get(self, scale_set: ScaleSet, session_id: str) -> Session:
         try:
             UUID(session_id)

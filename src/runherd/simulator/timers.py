@@ -31,6 +31,8 @@ class Timers:
 
     def __init__(self, time: Callable[[], float]) -> None:
         self.time = time
+        #: Told when a timer is set; whoever drives the timers may want to be woken for it.
+        self.on_set: Callable[[Timer], None] | None = None
         #: Cancelled timers that still take up room.
         self.cancelled = 0
         self._heap: list[Timer] = []
@@ -49,6 +51,8 @@ class Timers:
             self.cancelled = 0
         timer = Timer(self.time() + delay, next(self._sequence), callback, self)
         heapq.heappush(self._heap, timer)
+        if self.on_set is not None:
+            self.on_set(timer)
         return timer
 
     def next_at(self) -> float | None:

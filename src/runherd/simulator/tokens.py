@@ -34,7 +34,7 @@ class _App:
 @dataclass(frozen=True, slots=True)
 class _Issued:
     expires: datetime
-    scope: Scope = Scope()
+    scope: Scope | None = None
 
 
 class Tokens:
@@ -105,7 +105,7 @@ class Tokens:
     def admin_scope(self, token: str) -> Scope:
         """Whose administrator the bearer is. Raises 401."""
         known = self._admin.get(token)
-        if known is None or known.expires <= self._now():
+        if known is None or known.scope is None or known.expires <= self._now():
             raise unauthorized("The admin token is not valid (any more).")
         return known.scope
 

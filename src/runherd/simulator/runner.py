@@ -1,0 +1,268 @@
+"""``runherd-runner``: the pretend Actions runner. One JIT configuration, one job, real processes.
+
+It imports little and only from the standard library, because a pod's start-up time is measured with it. The protocol
+that it speaks is described in :mod:`runherd.simulator.runner_api`.
+
+Exit codes, as the real runner's: 0 the job was run (whatever its result), 7 this version is deprecated, 1 anything
+else: the configuration was refused, the service can't be reached, the registration was removed. 128 + n after signal n.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import select
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from runherd.simulator.runner_steps import StepRunner
+
+if TYPE_CHECKING:
+    from typing import Any
+
+VERSION = "2.330.0"
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_VERSION_DEPRECATED = 7
+
+_RETRY_DELAYS = (0.5, 1.0, 2.0, 4.0)
+# Longer than the service holds a poll.
+_TIMEOUT = 60.0
+
+_HELP = """usage: runherd-runner [--jitconfig CONFIG] [--version]
+
+Runs one job for the simulated Actions service, and exits. The JIT configuration is taken from --jitconfig or from
+the environment variable ACTIONS_RUNNER_INPUT_JITCONFIG; RUNHERD_RUNNER_VERSION is the version that is reported.
+"""
+
+
+class RefusedError(Exception):
+    """The service answered, and not as hoped."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class StoppedError(Exception):
+    """A signal asks the program to end."""
+
+
+class Service:
+    """The service's side of the runner protocol: one connection, kept alive."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        url = str(config["url"])
+        scheme, _, self._authority = url.partition("://")
+        self._secure = scheme == "https"
+        self._identity = {"runnerId": config["runnerId"], "token": config["token"], "connection": 0}
+        self._connection: http.client.HTTPConnection | None = None
+
+    def call(self, name: str, **fields: object) -> dict[str, Any]:
+        """Make a call that is worth repeating where the network or the service fails."""
+        for delay in (*_RETRY_DELAYS, None):
+            try:
+                self.send(name, **fields)
+                return self.receive()
+            except (OSError, http.client.HTTPException) as error:
+                failure: Exception = error
+            except RefusedError as error:
+                if error.status < 500:
+                    raise
+                failure = error
+            self.close()
+            if delay is None:
+                raise RefusedError(0, f"{name}: the service does not answer ({type(failure).__name__}: {failure})")
+            time.sleep(delay)
+        raise AssertionError("the loop ends by return or raise")
+
+    def connect(self) -> None:
+        """Begin: later calls carry the connection's number."""
+        version = os.environ.get("RUNHERD_RUNNER_VERSION", VERSION)
+        self._identity["connection"] = self.call("connect", version=version)["connection"]
+
+    def send(self, name: str, **fields: object) -> None:
+        """Send a call; :meth:`receive` takes the answer."""
+        if self._connection is None:
+            kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+            self._connection = kind(self._authority, timeout=_TIMEOUT)
+        body = json.dumps({**self._identity, **fields})
+        self._connection.request("POST", f"/_runner/{name}", body, {"Content-Type": "application/json"})
+
+    def receive(self) -> dict[str, Any]:
+        """The answer to what was sent. Raises :class:`RefusedError`."""
+        if self._connection is None:
+            raise http.client.NotConnected("nothing was sent")
+        response = self._connection.getresponse()
+        body = response.read()
+        try:
+            content = json.loads(body)
+        except ValueError:
+            content = None
+        if response.status != 200 or not isinstance(content, dict):
+            message = content.get("message") if isinstance(content, dict) else None
+            raise RefusedError(response.status, str(message or f"status {response.status}"))
+        return content
+
+    def fileno(self) -> int:
+        """What becomes readable when the answer comes; -1 without a connection."""
+        connection = self._connection
+        return connection.sock.fileno() if connection is not None and connection.sock is not None else -1
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class Runner:
+    """One run of the program."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._service = Service(config)
+        self._name = str(config["runnerName"])
+        self._work_folder = str(config.get("workFolder") or "_work")
+        self._polling = False
+        self._poll_again_at = 0.0
+        self._stop_signal = 0
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+
+    def run(self) -> int:
+        """Returns the exit code."""
+        self._watch_signals()
+        try:
+            self._service.connect()
+            say(f"√ Connected to the service as {self._name}")
+            job = self._wait_for_job()
+        except RefusedError as error:
+            say(f"An error occurred: {error}")
+            return EXIT_VERSION_DEPRECATED if error.status == 426 else EXIT_FAILED
+        except StoppedError:
+            self._service.close()
+            return 128 + self._stop_signal
+        return self._run_job(job)
+
+    def _watch_signals(self) -> None:
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        # SIGCHLD needs a handler, or nothing would be written when a step's process ends.
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+
+    def _stop(self, number: int, _frame: object) -> None:
+        self._stop_signal = number
+
+    def _wait_for_job(self) -> dict[str, Any]:
+        say(f"Listening for Jobs (version {VERSION})")
+        while True:
+            news = self._news(deadline=None, busy=False, steps=[])
+            if self._stop_signal:
+                # Closing the held poll tells the service that the runner is gone; its registration stays.
+                raise StoppedError
+            if news and isinstance(news.get("job"), dict):
+                job: dict[str, Any] = news["job"]
+                return job
+
+    def _run_job(self, job: dict[str, Any]) -> int:
+        say(f"Running job: {job['name']}")
+        steps = StepRunner(job, self._name, self._work_folder, say)
+
+        def wait(seconds: float) -> None:
+            """Let ``seconds`` pass, or less: until a process ends, a signal comes or the service has news."""
+            try:
+                news = self._news(deadline=time.monotonic() + seconds, busy=True, steps=steps.report)
+            except RefusedError as error:
+                # The service gave the job up. What is left to do is to end its processes.
+                say(f"An error occurred: {error}")
+                steps.cancel()
+                return
+            if self._stop_signal or (news and news.get("cancel")):
+                steps.cancel()
+
+        result = steps.run(wait)
+        say(f"Job {job['name']} completed with result: {result}")
+        self._abandon_poll()
+        try:
+            self._service.call("finish", result=result, steps=steps.report)
+        except RefusedError as error:
+            say(f"An error occurred: {error}")
+            return EXIT_FAILED
+        return 128 + self._stop_signal if self._stop_signal else EXIT_DONE
+
+    def _news(self, deadline: float | None, *, busy: bool, steps: list[dict[str, Any]]) -> dict[str, Any] | None:
+        """Keep a poll going, and wait for its answer, a signal or ``deadline``. ``None``: no answer yet.
+
+        A service that can't be reached is asked again after a moment; only its refusals (4xx) are raised.
+        """
+        now = time.monotonic()
+        try:
+            if not self._polling and now >= self._poll_again_at:
+                self._service.send("poll", busy=busy, steps=steps)
+                self._polling = True
+            readable = [self._wake_read]
+            if self._polling:
+                readable.append(self._service.fileno())
+            ends = [end for end in (deadline, None if self._polling else self._poll_again_at) if end is not None]
+            timeout = max(0.0, min(ends) - now) if ends else _TIMEOUT
+            ready, _, _ = select.select(readable, [], [], timeout)
+            if self._wake_read in ready:
+                os.read(self._wake_read, 4096)
+            if self._polling and self._service.fileno() in ready:
+                self._polling = False
+                return self._service.receive()
+        except RefusedError as error:
+            if error.status < 500:
+                raise
+            self._lose_poll()
+        except (OSError, http.client.HTTPException):
+            self._lose_poll()
+        return None
+
+    def _lose_poll(self) -> None:
+        self._abandon_poll()
+        self._poll_again_at = time.monotonic() + 1.0
+
+    def _abandon_poll(self) -> None:
+        self._service.close()
+        self._polling = False
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The program."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    encoded = os.environ.pop("ACTIONS_RUNNER_INPUT_JITCONFIG", "")
+    if arguments == ["--version"]:
+        say(VERSION)
+        return EXIT_DONE
+    if len(arguments) == 2 and arguments[0] == "--jitconfig":
+        encoded = arguments[1]
+    elif arguments:
+        sys.stderr.write(_HELP)
+        return EXIT_DONE if arguments[0] in ("-h", "--help") else EXIT_FAILED
+    if not encoded:
+        sys.stderr.write("no JIT configuration: set ACTIONS_RUNNER_INPUT_JITCONFIG or pass --jitconfig\n")
+        return EXIT_FAILED
+    try:
+        config = json.loads(base64.b64decode(encoded, validate=True))
+        runner = Runner(config)
+    except (ValueError, KeyError, TypeError):
+        sys.stderr.write("the JIT configuration can't be read: it is not one of the simulated service\n")
+        return EXIT_FAILED
+    return runner.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
