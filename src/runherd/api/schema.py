@@ -231,11 +231,13 @@ def _logical_lines(text: str) -> Iterator[str]:
     """The lines of ``text`` without comments and blank lines, each joined with the indented lines that follow it."""
     joined = ""
     for line in text.splitlines():
-        if line[:1].isspace() and line.strip():
-            joined += " " + line.strip()
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line[0].isspace():
+            joined += f" {line.strip()}"
             continue
         if joined:
             yield joined
-        joined = "" if line.startswith("#") else line.strip()
+        joined = line.strip()
     if joined:
         yield joined

@@ -14,7 +14,7 @@ MicroTime = NewType("MicroTime", str)
 
 def micro_time(moment: datetime) -> MicroTime:
     """``moment``, an aware datetime, as a :data:`MicroTime`."""
-    return MicroTime(moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+    return MicroTime(moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z")
 
 
 def parse_micro_time(text: MicroTime) -> datetime:
