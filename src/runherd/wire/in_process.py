@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from runherd.wire.answering import answer, close_chunks
-from runherd.wire.target import Target, describe
+from runherd.wire.answering import DEFAULT_BODY_LIMIT, Answering, close_chunks, too_large
+from runherd.wire.target import USER_AGENT, Target, describe
 from runherd.wire.transport import (
     DEFAULT_TIMEOUTS,
     ConnectionLostError,
@@ -34,50 +35,72 @@ _BUFFER_BYTES = 2**16
 class InProcessTransport:
     """A :class:`~runherd.wire.transport.Transport` into ``handler``.
 
-    The handler runs in a task of its own, as it does in a server: it can't see the caller's context variables, the
-    caller can't be surprised by its task groups, and there is a point where others run between a request and its
-    answer. It is cancelled when the caller is, when a deadline passes and when the stream is left; it is slowed down
-    by a client that doesn't read.
+    The handler runs in a task and a context of its own, as it does in a server: the two sides share no context
+    variables and no cancel scopes, and there is a point between a request and its answer where others may run. It is
+    cancelled when the caller is, when a deadline passes and when the stream is left; it waits for a client that
+    doesn't read. ``Timeouts.connect`` has no meaning here, and ``idle`` is counted while the client waits.
+
+    Handlers have no reason to compress: unlike one over the network, a client in the process doesn't offer to decode.
     """
 
-    def __init__(self, handler: Handler) -> None:
-        self._handler = handler
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        body_limit: int = DEFAULT_BODY_LIMIT,
+        too_large: Callable[[Request], Response] = too_large,
+    ) -> None:
+        """``body_limit`` and ``too_large`` are those of :class:`runherd.wire.server.Server`."""
+        self._answering = Answering(handler, body_limit, too_large)
+        self._context = contextvars.copy_context()
         self._exchanges: set[_Exchange] = set()
+        # The loop itself holds tasks weakly.
+        self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def request(self, request: Request, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Response:
-        exchange = self._open(request, timeouts)
+        exchange = self._start(request, timeouts)
         try:
             status, headers = await exchange.head()
             return Response(status, headers, await exchange.read())
         finally:
-            self._exchanges.discard(exchange)
-            await exchange.leave()
+            self._leave(exchange)
 
     @asynccontextmanager
     async def stream(self, request: Request, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> AsyncIterator[_InProcessStream]:
-        exchange = self._open(request, timeouts)
+        exchange = self._start(request, timeouts)
         try:
             status, headers = await exchange.head()
             yield _InProcessStream(exchange, status, headers)
         finally:
-            self._exchanges.discard(exchange)
-            await exchange.leave()
+            self._leave(exchange)
 
     async def close(self) -> None:
+        """Ends all calls, and returns when the handler has stopped working on them."""
         self._closed = True
-        exchanges, self._exchanges = self._exchanges, set()
-        for exchange in exchanges:
+        for exchange in self._exchanges:
             exchange.lose("the transport is closed")
-        for exchange in exchanges:
-            await exchange.leave()
+        for task in self._tasks:
+            task.cancel()
+        # A handler may be the one that closes us.
+        stopping = self._tasks - {asyncio.current_task()}
+        if stopping:
+            await asyncio.wait(stopping)
 
-    def _open(self, request: Request, timeouts: Timeouts) -> _Exchange:
+    def _start(self, request: Request, timeouts: Timeouts) -> _Exchange:
         if self._closed:
             raise ConnectionLostError(f"{describe(request)}: the transport is closed", request_sent=False)
-        exchange = _Exchange(self._handler, request, timeouts)
+        exchange = _Exchange(_as_received(request), timeouts)
+        task = asyncio.get_running_loop().create_task(exchange.serve(self._answering), context=self._context.copy())
+        exchange.task = task
         self._exchanges.add(exchange)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return exchange
+
+    def _leave(self, exchange: _Exchange) -> None:
+        self._exchanges.discard(exchange)
+        exchange.task.cancel()
 
 
 class _InProcessStream:
@@ -99,8 +122,10 @@ class _InProcessStream:
 class _Exchange:
     """One request and its answer: the handler's task fills it, the client's empties it."""
 
-    def __init__(self, handler: Handler, request: Request, timeouts: Timeouts) -> None:
-        self._request = _as_received(request)
+    task: asyncio.Task[None]
+
+    def __init__(self, request: Request, timeouts: Timeouts) -> None:
+        self._request = request
         self._timeouts = timeouts
         self._loop = asyncio.get_running_loop()
         self._deadline = None if timeouts.total is None else self._loop.time() + timeouts.total
@@ -111,25 +136,25 @@ class _Exchange:
         self._lost: str | None = None
         self._client: asyncio.Future[None] | None = None
         self._server: asyncio.Future[None] | None = None
-        self._task = self._loop.create_task(self._serve(handler))
 
     # The handler's side.
 
-    async def _serve(self, handler: Handler) -> None:
+    async def serve(self, answering: Answering) -> None:
+        """Have the request answered; ends when all of the answer has been handed over."""
         try:
-            response = await answer(handler, self._request)
+            response = await answering.answer(self._request)
             self._answered = (response.status, CIMultiDictProxy(CIMultiDict(response.headers)))
             if isinstance(response, StreamingResponse):
-                self._wake_client()
+                _wake(self._client)
                 await self._send(response.chunks)
             elif response.body:
                 self._chunks.append(response.body)
+                self._buffered = len(response.body)
             self._ended = True
-        except asyncio.CancelledError:
-            self._lost = self._lost or "the handler was cancelled"
-            raise
         finally:
-            self._wake_client()
+            if not self._ended and self._lost is None:
+                self._lost = "the connection ended before the response did"
+            _wake(self._client)
 
     async def _send(self, chunks: AsyncIterator[bytes]) -> None:
         try:
@@ -140,16 +165,12 @@ class _Exchange:
                 if chunk:
                     self._chunks.append(chunk)
                     self._buffered += len(chunk)
-                    self._wake_client()
+                    _wake(self._client)
         except Exception:
             log.exception("the handler failed within its answer to %s", describe(self._request))
             self._lost = "the connection ended before the response did"
         finally:
             await close_chunks(chunks)
-
-    def _wake_client(self) -> None:
-        if self._client is not None and not self._client.done():
-            self._client.set_result(None)
 
     # The client's side.
 
@@ -167,8 +188,7 @@ class _Exchange:
             await self._progress()
         chunk = self._chunks.popleft()
         self._buffered -= len(chunk)
-        if self._server is not None and not self._server.done():
-            self._server.set_result(None)
+        _wake(self._server)
         return chunk
 
     async def read(self) -> bytes:
@@ -195,17 +215,16 @@ class _Exchange:
                 text = f"nothing came for {self._timeouts.idle} s"
             raise DeadlineExceededError(f"{describe(self._request)}: {text}", request_sent=True) from None
 
-    def lose(self, text: str) -> None:
-        """End the exchange for the client; ``text`` is why."""
-        self._lost = text
+    def lose(self, reason: str) -> None:
+        """End the exchange for the client, whatever has come of the answer."""
+        self._lost = reason
         self._chunks.clear()
-        self._wake_client()
+        _wake(self._client)
 
-    async def leave(self) -> None:
-        """The client is done: whatever the handler still does is cancelled, and has ended when this returns."""
-        if not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task])
+
+def _wake(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
 
 
 def _as_received(request: Request) -> Request:
@@ -213,6 +232,11 @@ def _as_received(request: Request) -> Request:
     target = Target.parse(request.url)
     headers = CIMultiDict(request.headers)
     headers.setdefault("Host", target.authority)
-    if request.body or request.method in ("POST", "PUT", "PATCH"):
+    headers.setdefault("Accept", "*/*")
+    headers.setdefault("User-Agent", USER_AGENT)
+    method = request.method.upper()
+    if request.body or method not in ("GET", "HEAD", "OPTIONS", "TRACE"):
         headers["Content-Length"] = str(len(request.body))
-    return Request(request.method.upper(), target.url, CIMultiDictProxy(headers), request.body)
+    if request.body or method in ("PATCH", "POST", "PUT"):
+        headers.setdefault("Content-Type", "application/octet-stream")
+    return Request(method, target.url, CIMultiDictProxy(headers), request.body)

@@ -18,7 +18,7 @@ from yarl import URL
 from runherd.wire.connectors import Progress, make_connector, progress
 from runherd.wire.failures import closed, proxy_refused, translated
 from runherd.wire.proxy import ProxyConfig, ProxyServer
-from runherd.wire.target import Target
+from runherd.wire.target import USER_AGENT, Target
 from runherd.wire.tls import client_context
 from runherd.wire.transport import DEFAULT_TIMEOUTS, Request, Response, Timeouts
 
@@ -143,7 +143,7 @@ class NetworkTransport:
                 read_bufsize=2**18,
                 max_line_size=2**16,
                 max_field_size=2**16,
-                headers={"User-Agent": "runherd"},
+                headers={"User-Agent": USER_AGENT},
             )
             # aiohttp would repeat an idempotent request by itself when a kept-alive connection turns out to be dead.
             session._retry_connection = False

@@ -6,12 +6,12 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from aiohttp import web
 
-from runherd.wire.answering import TEXT, answer, close_chunks
+from runherd.wire.answering import DEFAULT_BODY_LIMIT, Answering, close_chunks, too_large
 from runherd.wire.target import Target, describe
 from runherd.wire.transport import Handler, Request, Response, StreamingResponse
 
@@ -23,16 +23,16 @@ __all__ = ["Server"]
 
 log = logging.getLogger(__name__)
 
-
-def _text_413(request: Request) -> Response:
-    return Response(413, TEXT, b"413 Request Entity Too Large\n")
+# Once no handler works any more there is nothing to wait for but a client that doesn't read.
+_LINGER_SECONDS = 0.5
 
 
 class Server:
     """Serves ``handler`` over HTTP/1.1 on one address.
 
-    The handler is cancelled, and the chunks of its answer are closed, when the client goes away. A body larger than
-    ``body_limit`` bytes never reaches it: ``too_large`` makes the answer, from the request without its body.
+    The handler is cancelled, and the chunks of its answer are closed, when the client goes away. What it raises is
+    logged, and answered with 500 if nothing has been answered yet; else the connection is cut, so that the client
+    can't take what it got for the whole.
     """
 
     def __init__(
@@ -40,16 +40,20 @@ class Server:
         handler: Handler,
         *,
         tls: ssl.SSLContext | None = None,
-        body_limit: int = 2**22,
-        too_large: Callable[[Request], Response] = _text_413,
+        body_limit: int = DEFAULT_BODY_LIMIT,
+        too_large: Callable[[Request], Response] = too_large,
     ) -> None:
-        self._handler = handler
+        """``tls`` serves https (:func:`runherd.wire.tls.server_context`).
+
+        A body larger than ``body_limit`` bytes never reaches the handler: ``too_large`` makes the answer, from the
+        request without its body.
+        """
+        self._answering = Answering(handler, body_limit, too_large)
         self._tls = tls
-        self._body_limit = body_limit
-        self._too_large = too_large
         self._protocols: web.Server | None = None
         self._listener: asyncio.Server | None = None
-        self._streams: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._streams: set[asyncio.Task[Any]] = set()
         self._address = ""
         self._port = 0
 
@@ -74,6 +78,7 @@ class Server:
             request_factory=self._make_request,
             handler_cancellation=True,
             access_log=None,
+            auto_decompress=False,
             max_line_size=2**16,
             max_field_size=2**16,
         )
@@ -83,15 +88,20 @@ class Server:
         return self._port
 
     async def close(self, deadline: float = 5.0) -> None:
-        """Stop listening, cut the streams, and give the calls that are being answered ``deadline`` seconds."""
+        """Stop listening, cut the streams, give what is being answered ``deadline`` seconds, cut the rest."""
         if self._listener is None or self._protocols is None:
             return
         self._listener.close()
+        self._protocols.pre_shutdown()
         for stream in self._streams:
             stream.cancel()
-        self._protocols.pre_shutdown()
-        await self._protocols.shutdown(deadline)
-        await self._listener.wait_closed()
+        # A handler may be the one that closes us.
+        answering = self._tasks - {asyncio.current_task()}
+        if answering:
+            _, late = await asyncio.wait(answering, timeout=deadline)
+            for task in late:
+                task.cancel()
+        await self._protocols.shutdown(_LINGER_SECONDS)
         self._listener = self._protocols = None
 
     def _make_request(
@@ -103,45 +113,74 @@ class Server:
         task: asyncio.Task[None],
     ) -> web.BaseRequest:
         return web.BaseRequest(
-            message, payload, protocol, writer, task, asyncio.get_running_loop(), client_max_size=self._body_limit
+            message,
+            payload,
+            protocol,
+            writer,
+            task,
+            asyncio.get_running_loop(),
+            client_max_size=self._answering.body_limit,
         )
 
     async def _handle(self, received: web.BaseRequest) -> web.StreamResponse:
-        url = received.raw_path
-        if url.startswith("/"):
-            url = f"{received.scheme}://{received.headers.get('Host') or self._address}{url}"
+        task = _running_task()
+        self._tasks.add(task)
         try:
-            Target.parse(url)
-        except ValueError as error:
-            return web.Response(status=400, text=f"400 Bad Request: {error}\n")
-        try:
-            body = await received.read()
-        except web.HTTPRequestEntityTooLarge:
-            refused = self._too_large(Request(received.method, url, received.headers))
-            return web.Response(status=refused.status, headers=refused.headers, body=refused.body)
-        request = Request(received.method, url, received.headers, body)
-        response = await answer(self._handler, request)
-        if isinstance(response, StreamingResponse):
-            return await self._stream(received, request, response)
-        return web.Response(status=response.status, headers=response.headers, body=response.body)
+            url = received.raw_path
+            if url.startswith("/"):
+                url = f"{received.scheme}://{received.headers.get('Host') or self._address}{url}"
+            try:
+                url = Target.parse(url).url
+            except ValueError as error:
+                return web.Response(status=400, text=f"400 Bad Request: {error}\n")
+            try:
+                body = await received.read()
+            except web.HTTPRequestEntityTooLarge:
+                return _whole(self._answering.refuse(Request(received.method, url, received.headers)))
+            request = Request(received.method, url, received.headers, body)
+            response = await self._answering.answer(request)
+            if isinstance(response, StreamingResponse):
+                return await self._stream(received, request, response)
+            return _whole(response)
+        finally:
+            self._tasks.discard(task)
 
     async def _stream(
         self, received: web.BaseRequest, request: Request, response: StreamingResponse
     ) -> web.StreamResponse:
-        task = received.task
+        task = _running_task()
         self._streams.add(task)
         sending = web.StreamResponse(status=response.status, headers=response.headers)
         try:
             await sending.prepare(received)
             async for chunk in response.chunks:
-                await sending.write(chunk)
-        except ConnectionError:
-            raise
+                if not await _written(sending, chunk):
+                    break
         except Exception:
             log.exception("the handler failed within its answer to %s", describe(request))
             if received.transport is not None:
-                received.transport.abort()
+                received.transport.close()
         finally:
             self._streams.discard(task)
             await close_chunks(response.chunks)
         return sending
+
+
+async def _written(sending: web.StreamResponse, chunk: bytes) -> bool:
+    """Send ``chunk``; whether the client is still there."""
+    try:
+        await sending.write(chunk)
+    except ConnectionError:
+        return False
+    return True
+
+
+def _whole(response: Response) -> web.Response:
+    return web.Response(status=response.status, headers=response.headers, body=response.body)
+
+
+def _running_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("requests are only answered in tasks")
+    return task

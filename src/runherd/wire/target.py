@@ -12,7 +12,10 @@ from typing import NamedTuple
 
 from runherd.wire.transport import Request
 
-__all__ = ["Target", "describe"]
+__all__ = ["USER_AGENT", "Target", "describe"]
+
+#: Sent by callers that name none.
+USER_AGENT = "runherd"
 
 # Only visible ASCII: whoever made the URL has quoted the rest, and a line break in it would add headers of its own.
 _URL = re.compile(r"([a-zA-Z]{4,5}://[^/?#]+)((?:/[!\"$->@-~]*)?)((?:\?[!\"$-~]*)?)(?:#[!-~]*)?")
