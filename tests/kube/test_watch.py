@@ -246,4 +246,4 @@ async def test_leaving_the_watch_closes_the_stream() -> None:
 
     async with client_of(Script(StreamingResponse(200, endless()))).watch(PODS) as events:
         await anext(events)
-    assert closed.is_set()
+    await closed.wait()

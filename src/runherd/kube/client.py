@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Generic, TypeVar
@@ -259,8 +259,11 @@ class Client:
         what = _what("watch", resource, namespace)
         call = Call("GET", with_query(collection_path(resource, namespace), query), what)
         timeouts = Timeouts(connect=self._timeouts.connect, total=seconds + options.grace)
-        async with self._rest.stream(call, timeouts, options.open_within) as stream:
-            yield read_events(stream.chunks(), resource.type, what, options.silence)
+        async with (
+            self._rest.stream(call, timeouts, options.open_within) as stream,
+            aclosing(read_events(stream.chunks(), resource.type, what, options.silence)) as events,
+        ):
+            yield events
 
     @asynccontextmanager
     async def logs(

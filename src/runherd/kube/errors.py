@@ -13,12 +13,15 @@ from http import HTTPStatus
 import msgspec
 
 from runherd.api.meta import Status
+from runherd.wire.transport import TransportError
 
 __all__ = [
     "AlreadyExistsError",
     "ApiError",
     "BadRequestError",
+    "ConfigError",
     "ConflictError",
+    "CredentialError",
     "DecodeError",
     "ForbiddenError",
     "GatewayTimeoutError",
@@ -35,6 +38,7 @@ __all__ = [
     "UnauthorizedError",
     "UnsupportedMediaTypeError",
     "api_error",
+    "redacted",
 ]
 
 _EXCERPT_LENGTH = 200
@@ -140,6 +144,17 @@ class DecodeError(Exception):
     """The server's answer is not what its API promises. Trying again doesn't help; the text says where it differs."""
 
 
+class ConfigError(Exception):
+    """The configuration that says how to reach an API server can't be used; the text names file, entry and field."""
+
+
+class CredentialError(TransportError):
+    """No credentials could be had (a plugin failed, a token file can't be read), so nothing was sent."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, request_sent=False)
+
+
 _BY_REASON: dict[str, type[ApiError]] = {
     "AlreadyExists": AlreadyExistsError,
     "BadRequest": BadRequestError,
@@ -208,19 +223,19 @@ def _decode_status(code: int, body: bytes) -> Status:
         return Status(status="Failure", code=code, message=_excerpt(body))
     if status.kind != "Status" or not (status.reason or status.message or status.code):
         return Status(status="Failure", code=code, message=_excerpt(body))
-    return msgspec.structs.replace(status, code=status.code or code, message=_redacted(status.message))
+    return msgspec.structs.replace(status, code=status.code or code, message=redacted(status.message))
 
 
 def _excerpt(body: bytes) -> str:
     """The first words of an answer that is no Status, without markup and control characters."""
     text = body[: 64 * 1024].decode("utf-8", "replace")
     text = _MARKUP.sub(" ", text)
-    text = _redacted(" ".join(_UNPRINTABLE.sub(" ", text).split()))
+    text = redacted(" ".join(_UNPRINTABLE.sub(" ", text).split()))
     return text if len(text) <= _EXCERPT_LENGTH else text[:_EXCERPT_LENGTH] + "..."
 
 
-def _redacted(text: str) -> str:
-    # Servers and proxies sometimes echo the request; ours carries credentials in its headers.
+def redacted(text: str) -> str:
+    """``text`` without what looks like credentials, which servers, proxies and plugins sometimes echo."""
     return _CREDENTIAL.sub(r"\1\2[redacted]", text)
 
 

@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 
 from runherd.kube.errors import ApiError, api_error
 from runherd.kube.limiter import Priority, WriteLimiter
-from runherd.kube.retry import Backoff, Repeat, RetryPolicy, parse_retry_after
+from runherd.kube.retry import Attempts, Repeat, RetryPolicy
 from runherd.wire.clock import Clock
+from runherd.wire.retry import parse_retry_after
 from runherd.wire.transport import DeadlineExceededError, Request, ResponseStream, Timeouts, Transport, TransportError
 
 __all__ = ["Call", "RequestObserver", "RestClient"]
@@ -94,9 +95,9 @@ class RestClient:
     async def read(self, call: Call, timeouts: Timeouts) -> bytes:
         """Send a request that changes nothing; the body of its answer."""
         request = self._request(call)
-        backoff = Backoff(self._retry, self._random, call.repeat)
+        attempts = Attempts(self._retry, self._random, call.repeat)
         while True:
-            outcome = await self._attempt(call, request, timeouts, backoff)
+            outcome = await self._attempt(call, request, timeouts, attempts)
             if isinstance(outcome, bytes):
                 return outcome
             await asyncio.sleep(outcome)
@@ -110,14 +111,14 @@ class RestClient:
         if limiter is None:
             return await self.read(call, timeouts)
         request = self._request(call)
-        backoff = Backoff(self._retry, self._random, call.repeat)
+        attempts = Attempts(self._retry, self._random, call.repeat)
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
             await limiter.acquire(owner, priority)
             try:
                 self._observer.limiter_waited(call.method, self._host, loop.time() - started)
-                outcome = await self._attempt(call, request, timeouts, backoff)
+                outcome = await self._attempt(call, request, timeouts, attempts)
             finally:
                 limiter.release()
             if isinstance(outcome, bytes):
@@ -131,27 +132,27 @@ class RestClient:
         The headers must come within ``open_within`` seconds. Only the opening is repeated, never the reading.
         """
         request = self._request(call)
-        backoff = Backoff(self._retry, self._random, call.repeat)
+        attempts = Attempts(self._retry, self._random, call.repeat)
         while True:
             async with AsyncExitStack() as stack:
-                outcome = await self._open(call, request, timeouts, open_within, backoff, stack)
+                outcome = await self._open(call, request, timeouts, open_within, attempts, stack)
                 if not isinstance(outcome, float):
                     yield outcome
                     return
             await asyncio.sleep(outcome)
 
-    async def _attempt(self, call: Call, request: Request, timeouts: Timeouts, backoff: Backoff) -> bytes | float:
+    async def _attempt(self, call: Call, request: Request, timeouts: Timeouts, attempts: Attempts) -> bytes | float:
         """One attempt: the answer's body, or the seconds to wait before the next one."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
             response = await self._transport.request(request, timeouts)
         except TransportError as error:
-            return self._failed(call, error, loop.time() - started, backoff)
+            return self._failed(call, error, loop.time() - started, attempts)
         self._observer.request_finished(call.method, self._host, str(response.status), loop.time() - started)
         if 200 <= response.status < 300:
             return response.body
-        return self._refused(call, response.status, response.headers.get("Retry-After"), response.body, backoff)
+        return self._refused(call, response.status, response.headers.get("Retry-After"), response.body, attempts)
 
     async def _open(
         self,
@@ -159,7 +160,7 @@ class RestClient:
         request: Request,
         timeouts: Timeouts,
         within: float,
-        backoff: Backoff,
+        attempts: Attempts,
         stack: AsyncExitStack,
     ) -> ResponseStream | float:
         """One attempt to open a stream, which ``stack`` then closes; or the seconds to wait before the next one."""
@@ -173,27 +174,27 @@ class RestClient:
                     body = await stream.read()
         except TimeoutError:
             late = DeadlineExceededError(f"{call.what}: no answer within {within:g} s", request_sent=True)
-            return self._failed(call, late, loop.time() - started, backoff)
+            return self._failed(call, late, loop.time() - started, attempts)
         except TransportError as error:
-            return self._failed(call, error, loop.time() - started, backoff)
+            return self._failed(call, error, loop.time() - started, attempts)
         self._observer.request_finished(call.method, self._host, str(stream.status), loop.time() - started)
         if 200 <= stream.status < 300:
             return stream
-        return self._refused(call, stream.status, stream.headers.get("Retry-After"), body, backoff)
+        return self._refused(call, stream.status, stream.headers.get("Retry-After"), body, attempts)
 
-    def _failed(self, call: Call, error: TransportError, seconds: float, backoff: Backoff) -> float:
+    def _failed(self, call: Call, error: TransportError, seconds: float, attempts: Attempts) -> float:
         self._observer.request_finished(call.method, self._host, "<error>", seconds)
-        wait = backoff.after_failure(error)
+        wait = attempts.after_failure(error)
         if wait is None:
-            error.add_note(f"while trying to {call.what} (attempt {backoff.attempts})")
+            error.add_note(f"while trying to {call.what} (attempt {attempts.made})")
             raise error
         return wait
 
-    def _refused(self, call: Call, code: int, retry_after: str | None, body: bytes, backoff: Backoff) -> float:
-        asked = parse_retry_after(retry_after, self._clock)
+    def _refused(self, call: Call, code: int, retry_after: str | None, body: bytes, attempts: Attempts) -> float:
+        asked = None if retry_after is None else parse_retry_after(retry_after, self._clock.now())
         error: ApiError = api_error(call.what, code, body, retry_after=asked)
-        error.attempts = backoff.attempts + 1
-        wait = backoff.after_status(code, error.retry_after)
+        error.attempts = attempts.made + 1
+        wait = attempts.after_status(code, error.retry_after)
         if wait is None:
             raise error
         return wait

@@ -17,16 +17,15 @@ than is left, the error goes to the caller, who finds the wish in ``retry_after`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from enum import Enum
 from random import Random
 
-from runherd.wire.clock import Clock
+from runherd.kube.errors import CredentialError
 from runherd.wire.randomness import jittered
+from runherd.wire.retry import Backoff
 from runherd.wire.transport import CertificateError, TransportError
 
-__all__ = ["Backoff", "Repeat", "RetryPolicy", "parse_retry_after"]
+__all__ = ["Attempts", "Repeat", "RetryPolicy"]
 
 
 class Repeat(Enum):
@@ -40,33 +39,33 @@ class Repeat(Enum):
     NEVER = "never"
 
 
+_BACKOFF = Backoff(initial=0.25, limit=8.0, jitter=0.5)
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how long. All durations in seconds."""
+    """How often and how long."""
 
     #: Requests in all, the first one included.
     attempts: int = 6
-    first_wait: float = 0.25
-    longest_wait: float = 8.0
-    #: How long all waits of one call may take together.
+    backoff: Backoff = _BACKOFF
+    #: How many seconds all waits of one call may take together.
     total_wait: float = 60.0
 
 
-class Backoff:
-    """The repeats of one call."""
+class Attempts:
+    """The requests that one call makes: counts them, and says after each whether there is a next one."""
 
     def __init__(self, policy: RetryPolicy, random: Random, repeat: Repeat) -> None:
         self._policy = policy
         self._random = random
         self._repeat = repeat
         self._left = policy.total_wait
-        self._next = policy.first_wait
-        #: Requests made so far, once :meth:`after_status` or :meth:`after_failure` has been asked about each.
-        self.attempts = 0
+        self.made = 0
 
     def after_status(self, code: int, retry_after: float | None) -> float | None:
         """How long to wait before the repeat of a request that was answered with ``code``; ``None``: no repeat."""
-        self.attempts += 1
+        self.made += 1
         if code == 429:
             return self._wait(retry_after)
         if code < 500 or code == 501:
@@ -77,35 +76,21 @@ class Backoff:
 
     def after_failure(self, error: TransportError) -> float | None:
         """How long to wait before the repeat of a request that got no answer; ``None``: no repeat."""
-        self.attempts += 1
-        if isinstance(error, CertificateError) or (error.request_sent and self._repeat is not Repeat.ALWAYS):
+        self.made += 1
+        if isinstance(error, CertificateError | CredentialError):
+            return None
+        if error.request_sent and self._repeat is not Repeat.ALWAYS:
             return None
         return self._wait(None)
 
     def _wait(self, asked: float | None) -> float | None:
-        if self.attempts >= self._policy.attempts:
+        if self.made >= self._policy.attempts:
             return None
-        own = jittered(self._random, self._next, 0.5)
-        self._next = min(self._next * 2, self._policy.longest_wait)
-        # Clients that were all told the same number of seconds must not all come back in the same moment.
-        wait = own if asked is None else max(own, jittered(self._random, asked, 0.1))
+        wait = self._policy.backoff.delay(self.made - 1, self._random)
+        if asked is not None:
+            # Clients that were all told the same number of seconds must not all come back in the same moment.
+            wait = max(wait, jittered(self._random, asked, 0.1))
         if wait > self._left:
             return None
         self._left -= wait
         return wait
-
-
-def parse_retry_after(value: str | None, clock: Clock) -> float | None:
-    """The ``Retry-After`` header in seconds from now: a number of seconds or a date. ``None`` when it is neither."""
-    if value is None:
-        return None
-    value = value.strip()
-    if value.isdecimal():
-        return float(value)
-    try:
-        moment: datetime = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - clock.now()).total_seconds())

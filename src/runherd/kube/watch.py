@@ -7,7 +7,7 @@ carry something else than the watched kind; those lines are decoded a second tim
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -17,6 +17,7 @@ from runherd.api.meta import ApiStruct, ObjectMeta
 from runherd.api.resource import ApiObject
 from runherd.kube.codec import decoder_of
 from runherd.kube.errors import DecodeError, api_error
+from runherd.wire.answering import close_chunks
 from runherd.wire.transport import ConnectionLostError, DeadlineExceededError
 
 __all__ = ["BookmarkObject", "WatchEvent", "WatchOptions", "read_events"]
@@ -87,7 +88,7 @@ _bookmark_decoder = msgspec.json.Decoder(BookmarkObject)
 
 async def read_events(
     chunks: AsyncIterator[bytes], type_: type[T], what: str, silence: float | None
-) -> AsyncIterator[WatchEvent[T]]:
+) -> AsyncGenerator[WatchEvent[T], None]:
     """The events in ``chunks``; ends when the server ends the stream.
 
     Raises :class:`~runherd.kube.errors.ApiError` for an ERROR event, :class:`ConnectionLostError` when the stream ends
@@ -98,28 +99,33 @@ async def read_events(
     decode = decoder.decode
     buffer = _LineBuffer()
     bookmarked = False
-    while True:
-        try:
-            async with asyncio.timeout(silence if bookmarked else None):
-                chunk = await anext(chunks)
-        except StopAsyncIteration:
-            break
-        except TimeoutError:
-            text = f"{what}: nothing came for {silence:g} s on a stream that had bookmarks"
-            raise DeadlineExceededError(text, request_sent=True) from None
-        for line in buffer.feed(chunk):
-            try:
-                event = decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                if not line.strip():
-                    continue
-                event = _decode_unusual(line, what, error)
-            if event.type == "BOOKMARK":
-                bookmarked = True
-                event = _decode_unusual(line, what, None)
-            yield event
+    try:
+        while (chunk := await _next_chunk(chunks, what, silence if bookmarked else None)) is not None:
+            for line in buffer.feed(chunk):
+                try:
+                    event = decode(line)
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    if not line.strip():
+                        continue
+                    event = _decode_unusual(line, what, error)
+                if event.type == "BOOKMARK":
+                    bookmarked = True
+                    event = _decode_unusual(line, what, None)
+                yield event
+    finally:
+        await close_chunks(chunks)
     if buffer.is_inside_a_line():
         raise ConnectionLostError(f"{what}: the stream ended inside an event", request_sent=True)
+
+
+async def _next_chunk(chunks: AsyncIterator[bytes], what: str, silence: float | None) -> bytes | None:
+    """The next piece of the stream; ``None`` at its end."""
+    try:
+        async with asyncio.timeout(silence):
+            return await anext(chunks, None)
+    except TimeoutError:
+        text = f"{what}: nothing came for {silence:g} s on a stream that had bookmarks"
+        raise DeadlineExceededError(text, request_sent=True) from None
 
 
 class _LineBuffer:
