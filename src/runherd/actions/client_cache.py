@@ -26,6 +26,10 @@ __all__ = ["ClientCache", "ClientSettings"]
 
 #: A client without a call for so many seconds is closed. A listener's polls are at most a minute apart.
 IDLE_SECONDS = 600.0
+#: A client whose credentials were replaced lives on for so long after its last call, for who still has it in hand.
+REPLACED_SECONDS = 120.0
+#: Seconds between two looks for clients to close.
+_SWEEP_INTERVAL = 15.0
 #: Above so many clients, the one that was unused for longest goes first.
 CAPACITY = 1000
 
@@ -54,10 +58,6 @@ class ClientSettings:
         proxies = "" if self.proxies is None else self.proxies.digest()
         roots = "" if self.roots is None else hashlib.sha256(self.roots).hexdigest()
         return _digest(self.config_url, self.namespace, proxies, roots)
-
-    def key(self) -> str:
-        """Digest of what makes a client another one; shows nothing of the credentials."""
-        return _digest(self.place(), self.credentials.digest())
 
 
 @dataclass(slots=True)
@@ -108,7 +108,8 @@ class ClientCache:
         self._entries: dict[str, _Entry] = {}
         #: Which client serves a place now.
         self._serving: dict[tuple[str, str], str] = {}
-        #: Replaced, and closed as soon as they have no call under way.
+        self._next_sweep = float("-inf")
+        #: Not handed out any more, and closed as soon as nobody uses them.
         self._replaced: list[_Entry] = []
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -122,33 +123,35 @@ class ClientCache:
         Raises :class:`~runherd.actions.InvalidConfigURLError`, :class:`~runherd.actions.CredentialsError` for an App's
         key that can't be read, and :class:`~runherd.actions.RootCertificatesError`.
         """
-        key = settings.key()
+        place = settings.place()
+        key = _digest(place, settings.credentials.digest())
         now = asyncio.get_running_loop().time()
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = _Entry(self._connect(settings), now, set())
         entry.taken_at = now
-        # A dict keeps its order: the one taken last stands last.
-        self._entries[key] = self._entries.pop(key)
-        self._serve((settings.place(), settings.credentials_name), key)
-        self.sweep()
+        self._serve((place, settings.credentials_name), key)
+        if now >= self._next_sweep or len(self._entries) > self._capacity:
+            self.sweep()
         return ActionsClient(entry.connection, self._user_agent)
 
     def sweep(self) -> None:
-        """Close what was replaced, what is idle, and what is too much. :meth:`get` does that too."""
+        """Close what was replaced, what is idle, and what is too much. :meth:`get` does that now and then."""
         now = asyncio.get_running_loop().time()
-        for key, entry in list(self._entries.items()):
-            unused_since = entry.unused_since()
-            too_many = len(self._entries) > self._capacity
-            if unused_since is not None and (
-                now - unused_since >= self._idle_seconds or (too_many and unused_since < now)
-            ):
+        self._next_sweep = now + _SWEEP_INTERVAL
+        unused = sorted(
+            (since, key) for key, entry in self._entries.items() if (since := entry.unused_since()) is not None
+        )
+        for since, key in unused:
+            if now - since >= self._idle_seconds or (len(self._entries) > self._capacity and since < now):
                 self._forget(key)
-        for entry in [entry for entry in self._replaced if entry.connection.idle_since() is not None]:
-            self._replaced.remove(entry)
-            task = asyncio.get_running_loop().create_task(entry.connection.close())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+        for entry in list(self._replaced):
+            since = entry.unused_since()
+            if since is not None and now - since >= REPLACED_SECONDS:
+                self._replaced.remove(entry)
+                closing = asyncio.get_running_loop().create_task(entry.connection.close())
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
         """Close all clients, calls under way included."""

@@ -7,7 +7,7 @@ No lock is held while a call is on its way: a call that hangs costs its own plac
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
@@ -29,6 +29,7 @@ from runherd.actions.retry import CallPolicy
 from runherd.actions.service_url import service_url
 from runherd.wire.clock import Clock
 from runherd.wire.redirects import RedirectError, RedirectingTransport
+from runherd.wire.target import describe
 from runherd.wire.transport import CertificateError, Request, Timeouts, Transport, TransportError
 
 __all__ = ["LONG_POLL", "ORDINARY", "Caller", "ServiceConnection", "Throttle"]
@@ -61,6 +62,13 @@ class Throttle:
     registrations_resume_in: float = 0.0
     #: So many calls wait for others to end.
     calls_waiting: int = 0
+
+
+@dataclass(slots=True)
+class _Registration:
+    """Permission to register one runner, and whether the service may have seen that."""
+
+    sent: bool = False
 
 
 class ServiceConnection:
@@ -137,7 +145,7 @@ class ServiceConnection:
 
         async def attempt() -> Answer:
             nonlocal replaced
-            async with self._registration(caller, method, endpoint, registers) as not_registered:
+            async with self._registration(caller, method, endpoint, registers) as registration:
                 while True:
                     async with self._turn(caller, method, endpoint) as admin:
                         headers = {
@@ -146,7 +154,7 @@ class ServiceConnection:
                             "User-Agent": caller.user_agent,
                         }
                         request = Request(method, service_url(admin.service_url, endpoint, query), headers, body)
-                        answer = await self._send(request, not_sent=not_registered)
+                        answer = await self._send(request, registration=registration)
                     if answer.response.status != 401 or token is not None or replaced:
                         break
                     replaced = True
@@ -195,7 +203,8 @@ class ServiceConnection:
     @asynccontextmanager
     async def _registration(
         self, caller: Caller, method: str, endpoint: str, registers: bool
-    ) -> AsyncIterator[Callable[[], None] | None]:
+    ) -> AsyncIterator[_Registration | None]:
+        """Inside, a runner may be registered, if that is what the call does."""
         if not registers or self._registrations is None:
             yield None
             return
@@ -208,16 +217,11 @@ class ServiceConnection:
                 f"GitHub allows, and the next turn comes in about {error.seconds:.0f} s",
                 retry_after=error.seconds,
             ) from None
-        sent = True
-
-        def not_sent() -> None:
-            nonlocal sent
-            sent = False
-
+        registration = _Registration()
         try:
-            yield not_sent
+            yield registration
         finally:
-            self._registrations.release(counts=sent)
+            self._registrations.release(counts=registration.sent)
 
     async def _pass_pause(self, caller: Caller, method: str, path: str) -> None:
         if not await self._pause.wait(caller.policy.patience):
@@ -229,22 +233,24 @@ class ServiceConnection:
             )
 
     async def _send(
-        self, request: Request, timeouts: Timeouts = ORDINARY, not_sent: Callable[[], None] | None = None
+        self, request: Request, timeouts: Timeouts = ORDINARY, registration: _Registration | None = None
     ) -> Answer:
         """One attempt. Returns an answer of whatever status; raises when none comes."""
         if self._closed:
             raise ClientClosedError
+        if registration is not None:
+            registration.sent = True
         sent_at = asyncio.get_running_loop().time()
         try:
             response = await self._transport.request(request, timeouts)
         except TransportError as error:
-            if not_sent is not None and not error.request_sent:
-                not_sent()
+            if registration is not None:
+                registration.sent = error.request_sent
             if self._closed:
                 raise ClientClosedError from None
             raise ServiceUnreachableError(
                 Exchange.of(request.method, request.url),
-                f"no answer: {error}",
+                f"no answer: {str(error).removeprefix(f'{describe(request)}: ')}",
                 request_sent=error.request_sent,
                 retryable=not isinstance(error, CertificateError | RedirectError),
             ) from error
