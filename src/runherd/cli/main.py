@@ -6,6 +6,7 @@ import click
 
 from runherd import __version__
 from runherd.cli.crds import crds
+from runherd.cli.simulator import simulator
 
 __all__ = ["main"]
 
@@ -17,3 +18,4 @@ def main() -> None:
 
 
 main.add_command(crds)
+main.add_command(simulator)

@@ -9,18 +9,18 @@ else: the configuration was refused, the service can't be reached, the registrat
 
 from __future__ import annotations
 
-import base64
-import http.client
+import binascii
 import json
 import os
 import select
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING
 
+from runherd.simulator.runner_service import RefusedError, Service
 from runherd.simulator.runner_steps import StepRunner
 
+TYPE_CHECKING = False  # importing typing would cost milliseconds at every start
 if TYPE_CHECKING:
     from typing import Any
 
@@ -30,9 +30,8 @@ EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_VERSION_DEPRECATED = 7
 
-_RETRY_DELAYS = (0.5, 1.0, 2.0, 4.0)
-# Longer than the service holds a poll.
-_TIMEOUT = 60.0
+# How long to wait where nothing is known to happen.
+_LONG = 60.0
 
 _HELP = """usage: runherd-runner [--jitconfig CONFIG] [--version]
 
@@ -41,83 +40,8 @@ the environment variable ACTIONS_RUNNER_INPUT_JITCONFIG; RUNHERD_RUNNER_VERSION 
 """
 
 
-class RefusedError(Exception):
-    """The service answered, and not as hoped."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 class StoppedError(Exception):
     """A signal asks the program to end."""
-
-
-class Service:
-    """The service's side of the runner protocol: one connection, kept alive."""
-
-    def __init__(self, config: dict[str, Any]) -> None:
-        url = str(config["url"])
-        scheme, _, self._authority = url.partition("://")
-        self._secure = scheme == "https"
-        self._identity = {"runnerId": config["runnerId"], "token": config["token"], "connection": 0}
-        self._connection: http.client.HTTPConnection | None = None
-
-    def call(self, name: str, **fields: object) -> dict[str, Any]:
-        """Make a call that is worth repeating where the network or the service fails."""
-        for delay in (*_RETRY_DELAYS, None):
-            try:
-                self.send(name, **fields)
-                return self.receive()
-            except (OSError, http.client.HTTPException) as error:
-                failure: Exception = error
-            except RefusedError as error:
-                if error.status < 500:
-                    raise
-                failure = error
-            self.close()
-            if delay is None:
-                raise RefusedError(0, f"{name}: the service does not answer ({type(failure).__name__}: {failure})")
-            time.sleep(delay)
-        raise AssertionError("the loop ends by return or raise")
-
-    def connect(self) -> None:
-        """Begin: later calls carry the connection's number."""
-        version = os.environ.get("RUNHERD_RUNNER_VERSION", VERSION)
-        self._identity["connection"] = self.call("connect", version=version)["connection"]
-
-    def send(self, name: str, **fields: object) -> None:
-        """Send a call; :meth:`receive` takes the answer."""
-        if self._connection is None:
-            kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-            self._connection = kind(self._authority, timeout=_TIMEOUT)
-        body = json.dumps({**self._identity, **fields})
-        self._connection.request("POST", f"/_runner/{name}", body, {"Content-Type": "application/json"})
-
-    def receive(self) -> dict[str, Any]:
-        """The answer to what was sent. Raises :class:`RefusedError`."""
-        if self._connection is None:
-            raise http.client.NotConnected("nothing was sent")
-        response = self._connection.getresponse()
-        body = response.read()
-        try:
-            content = json.loads(body)
-        except ValueError:
-            content = None
-        if response.status != 200 or not isinstance(content, dict):
-            message = content.get("message") if isinstance(content, dict) else None
-            raise RefusedError(response.status, str(message or f"status {response.status}"))
-        return content
-
-    def fileno(self) -> int:
-        """What becomes readable when the answer comes; -1 without a connection."""
-        connection = self._connection
-        return connection.sock.fileno() if connection is not None and connection.sock is not None else -1
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
 
 class Runner:
@@ -138,7 +62,7 @@ class Runner:
         """Returns the exit code."""
         self._watch_signals()
         try:
-            self._service.connect()
+            self._service.connect(os.environ.get("RUNHERD_RUNNER_VERSION", VERSION))
             say(f"√ Connected to the service as {self._name}")
             job = self._wait_for_job()
         except RefusedError as error:
@@ -210,7 +134,7 @@ class Runner:
             if self._polling:
                 readable.append(self._service.fileno())
             ends = [end for end in (deadline, None if self._polling else self._poll_again_at) if end is not None]
-            timeout = max(0.0, min(ends) - now) if ends else _TIMEOUT
+            timeout = max(0.0, min(ends) - now) if ends else _LONG
             ready, _, _ = select.select(readable, [], [], timeout)
             if self._wake_read in ready:
                 os.read(self._wake_read, 4096)
@@ -221,7 +145,7 @@ class Runner:
             if error.status < 500:
                 raise
             self._lose_poll()
-        except (OSError, http.client.HTTPException):
+        except OSError:
             self._lose_poll()
         return None
 
@@ -256,7 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write("no JIT configuration: set ACTIONS_RUNNER_INPUT_JITCONFIG or pass --jitconfig\n")
         return EXIT_FAILED
     try:
-        config = json.loads(base64.b64decode(encoded, validate=True))
+        config = json.loads(binascii.a2b_base64(encoded.encode(), strict_mode=True))
         runner = Runner(config)
     except (ValueError, KeyError, TypeError):
         sys.stderr.write("the JIT configuration can't be read: it is not one of the simulated service\n")

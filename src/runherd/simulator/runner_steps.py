@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # importing typing would cost milliseconds at every start
 if TYPE_CHECKING:
     from typing import Any
 
@@ -106,15 +104,18 @@ class StepRunner:
         shell = str(step.get("shell") or "")
         script = self._temp / f"step_{number}{_SUFFIXES.get(shell, '.sh')}"
         script.write_text(self._fill(step.get("run"), env) + "\n")
-        template = _SHELLS.get(shell, shell)
-        if not shell and shutil.which("bash") is None:
-            template = _SHELLS["sh"]
-        command = [word.replace("{0}", str(script)) for word in template.split()]
-        if command[0] == "python3" and shutil.which("python3") is None:
-            command[0] = sys.executable
         directory = self._workspace / self._fill(step.get("workingDirectory"), env)
-        # A group of its own, so that all that it starts can be ended; the output goes where ours goes, as it comes.
-        return subprocess.Popen(command, cwd=directory, env=env, stdin=subprocess.DEVNULL, process_group=0)
+        templates = [_SHELLS.get(shell, shell)]
+        if not shell:
+            templates.append(_SHELLS["sh"])  # as the real runner does on a machine without bash
+        while True:
+            command = [word.replace("{0}", str(script)) for word in templates.pop(0).split()]
+            try:
+                # A group of its own, so that all that it starts can be ended; its output goes where ours goes.
+                return subprocess.Popen(command, cwd=directory, env=env, stdin=subprocess.DEVNULL, process_group=0)
+            except FileNotFoundError as error:
+                if not templates or error.filename != command[0]:
+                    raise
 
     def _wait_for(self, process: subprocess.Popen[bytes], seconds: float, wait: Callable[[float], None]) -> int:
         timeout_at = time.monotonic() + seconds if seconds else None
