@@ -186,11 +186,11 @@ def _exemption(entry: str) -> _Exemption | None:
     exempt_address = _parse_address(host)
     if exempt_address is not None:
         return lambda _host, address, target_port: address == exempt_address and port in ("", str(target_port))
-    host = host.removeprefix("*") if host.startswith("*.") else host
     # An entry that begins with a dot leaves the domain itself out.
-    names = host if host.startswith(".") else f".{host}"
-    below = _to_ascii(names)
-    domain = None if host.startswith(".") else below[1:]
+    host = host[1:] if host.startswith("*.") else host
+    name = _to_ascii(host.removeprefix("."))
+    below = f".{name}"
+    domain = None if host.startswith(".") else name
     return lambda target_host, address, target_port: (
         address is None and (target_host.endswith(below) or target_host == domain) and port in ("", str(target_port))
     )
@@ -222,12 +222,14 @@ def _parse_address(text: str) -> _Address | None:
 def _parse_network(text: str) -> IPv4Network | IPv6Network | None:
     _, slash, length = text.partition("/")
     # ipaddress would take a network mask as well.
-    if not slash or not _MASK_LENGTH.fullmatch(length):
+    if not slash or "%" in text or not _MASK_LENGTH.fullmatch(length):
         return None
     try:
-        return ip_network(text, strict=False)
+        network = ip_network(text, strict=False)
     except ValueError:
         return None
+    mapped = network.network_address.ipv4_mapped if isinstance(network, IPv6Network) else None
+    return network if mapped is None or network.prefixlen < 96 else ip_network((mapped, network.prefixlen - 96))
 
 
 def _to_ascii(name: str) -> str:

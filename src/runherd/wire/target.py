@@ -18,10 +18,10 @@ __all__ = ["USER_AGENT", "Target", "describe"]
 USER_AGENT = "runherd"
 
 # Only visible ASCII: whoever made the URL has quoted the rest, and a line break in it would add headers of its own.
-_URL = re.compile(r"([a-zA-Z]{4,5}://[^/?#]+)((?:/[!\"$->@-~]*)?)((?:\?[!\"$-~]*)?)(?:#[!-~]*)?")
+_URL = re.compile(r"([a-zA-Z]{4,5}://[!\"$-.0->@-~]+)((?:/[!\"$->@-~]*)?)((?:\?[!\"$-~]*)?)(?:#[!-~]*)?")
 
 # No user info: credentials belong in headers, where nothing prints them.
-_ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[^\x00-\x20\x7f-\uffff%@:\[\]]+)(?::([0-9]{1,5}))?")
+_ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?")
 
 
 class Target(NamedTuple):
