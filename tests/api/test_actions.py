@@ -23,25 +23,24 @@ from runherd.api.actions import (
     HistogramMetric,
 )
 from runherd.api.meta import ApiStruct, Condition, ObjectMeta
-from tests.api import upstream
+from tests.api import document
 from tests.api.manifests import maximal
-from tests.api.ours import CONDITIONS, RECENT_FAILURES, with_our_fields
 
 TYPES: dict[str, type[ApiStruct]] = {
     kind.__name__: kind for kind in (AutoscalingRunnerSet, AutoscalingListener, EphemeralRunnerSet, EphemeralRunner)
 }
 
 
-@pytest.mark.parametrize("kind", upstream.KINDS)
+@pytest.mark.parametrize("kind", document.KINDS)
 def test_an_object_with_every_field_is_written_as_it_was_read(kind: str) -> None:
-    schema = with_our_fields(kind, upstream.schema(kind))
+    schema = document.schema(kind)
     value = maximal(schema) | {"apiVersion": "actions.github.com/v1alpha1", "kind": kind, "metadata": {"name": "a"}}
     decoded = msgspec.json.decode(msgspec.json.encode(value), type=TYPES[kind])
     assert msgspec.json.decode(msgspec.json.encode(decoded)) == value
 
 
 def spec_of(kind: str, *path: str) -> dict[str, Any]:
-    node = with_our_fields(kind, upstream.schema(kind))
+    node = document.schema(kind)
     for name in path:
         node = (
             node["items" if name == "[]" else "additionalProperties"]
@@ -54,8 +53,8 @@ def spec_of(kind: str, *path: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("struct", "schema"),
     [
-        *((getattr(actions, f"{kind}Spec"), spec_of(kind, "spec")) for kind in upstream.KINDS),
-        *((getattr(actions, f"{kind}Status"), spec_of(kind, "status")) for kind in upstream.KINDS),
+        *((getattr(actions, f"{kind}Spec"), spec_of(kind, "spec")) for kind in document.KINDS),
+        *((getattr(actions, f"{kind}Status"), spec_of(kind, "status")) for kind in document.KINDS),
         (actions.ResourceMeta, spec_of("EphemeralRunnerSet", "spec", "ephemeralRunnerMetadata")),
         (actions.ProxyConfig, spec_of("EphemeralRunner", "spec", "proxy")),
         (actions.ProxyServerConfig, spec_of("EphemeralRunner", "spec", "proxy", "http")),
@@ -70,8 +69,8 @@ def spec_of(kind: str, *path: str) -> dict[str, Any]:
         (actions.MetricsConfig, spec_of("AutoscalingListener", "spec", "metrics")),
         (actions.CounterMetric, spec_of("AutoscalingListener", "spec", "metrics", "gauges", "{}")),
         (actions.HistogramMetric, spec_of("AutoscalingListener", "spec", "metrics", "histograms", "{}")),
-        (actions.RecentFailure, RECENT_FAILURES["items"]),
-        (Condition, CONDITIONS["items"]),
+        (actions.RecentFailure, spec_of("EphemeralRunner", "status", "recentFailures", "[]")),
+        (Condition, spec_of("AutoscalingListener", "status", "conditions", "[]")),
     ],
 )
 def test_structs_have_the_fields_of_the_schema_and_no_other(struct: type[ApiStruct], schema: dict[str, Any]) -> None:

@@ -17,8 +17,7 @@ from runherd.api.actions import (
 )
 from runherd.api.crds import crd_json, crd_names, crds
 from runherd.api.resource import Resource
-from tests.api import upstream
-from tests.api.ours import with_our_fields
+from tests.api import document
 
 # What annotations may hold together, and with them the last-applied annotation of client-side apply.
 ANNOTATION_LIMIT = 262_144
@@ -54,21 +53,21 @@ def without_order(node: Any) -> Any:
     return node
 
 
-@pytest.mark.parametrize("kind", upstream.KINDS)
-def test_schema_is_upstreams_with_our_status_fields(kind: str) -> None:
-    assert without_order(schema(kind)) == without_order(with_our_fields(kind, upstream.schema(kind)))
+@pytest.mark.parametrize("kind", document.KINDS)
+def test_schema_is_that_of_the_document(kind: str) -> None:
+    assert without_order(schema(kind)) == without_order(document.schema(kind))
 
 
 def test_there_are_the_four_of_section_2() -> None:
     expected = [
         {"kind": kind, "listKind": list_kind, "plural": plural, "singular": singular}
-        for kind, list_kind, plural, singular in upstream.rows("2")[-4:]
+        for kind, list_kind, plural, singular in document.rows("2")[-4:]
     ]
     assert [crd["spec"]["names"] for crd in crds()] == expected
     assert crd_names() == [f"{names['plural']}.actions.github.com" for names in expected]
 
 
-@pytest.mark.parametrize("kind", upstream.KINDS)
+@pytest.mark.parametrize("kind", document.KINDS)
 def test_common_facts_of_section_2(kind: str) -> None:
     crd = definition(kind)
     plural = crd["spec"]["names"]["plural"]
@@ -89,7 +88,7 @@ def test_common_facts_of_section_2(kind: str) -> None:
     assert top["properties"]["metadata"] == {"type": "object"}
 
 
-@pytest.mark.parametrize("kind", upstream.KINDS)
+@pytest.mark.parametrize("kind", document.KINDS)
 def test_keywords_are_those_of_section_2(kind: str) -> None:
     keywords = Counter(key for node in nodes(schema(kind)) for key in node)
     allowed = {
@@ -106,20 +105,20 @@ def test_keywords_are_those_of_section_2(kind: str) -> None:
     }
     has_bounds = kind in {"AutoscalingRunnerSet", "AutoscalingListener"}
     assert bounded == ({"minRunners": 0, "maxRunners": 0} if has_bounds else {})
-    assert {node["pattern"] for node in nodes(schema(kind)) if "pattern" in node} == {upstream.quantity_pattern()}
+    assert {node["pattern"] for node in nodes(schema(kind)) if "pattern" in node} == {document.quantity_pattern()}
     assert not [node for node in nodes(schema(kind)) if "properties" in node and "additionalProperties" in node]
 
 
-@pytest.mark.parametrize("kind", upstream.KINDS)
+@pytest.mark.parametrize("kind", document.KINDS)
 def test_printer_columns_are_those_of_section_3(kind: str) -> None:
     expected = [
-        {"name": column.name, "type": column.type, "jsonPath": column.json_path} for column in upstream.columns(kind)
+        {"name": column.name, "type": column.type, "jsonPath": column.json_path} for column in document.columns(kind)
     ]
     assert version(kind)["additionalPrinterColumns"] == expected
 
 
-@pytest.mark.parametrize("copy", upstream.copies(), ids=lambda copy: f"{copy.kind}.{'.'.join(copy.path)}")
-def test_pod_template_counts_of_section_7_4(copy: upstream.Copy) -> None:
+@pytest.mark.parametrize("copy", document.copies(), ids=lambda copy: f"{copy.kind}.{'.'.join(copy.path)}")
+def test_pod_template_counts_of_section_7_4(copy: document.Copy) -> None:
     template = schema(copy.kind)
     for name in copy.path:
         template = template["properties"][name]

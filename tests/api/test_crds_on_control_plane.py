@@ -1,7 +1,7 @@
 """A real kube-apiserver judges the definitions: every field at every depth, every rule of ``docs/spec/crds.md`` 4-7.
 
-What is expected is made from the document by ``tests.api.upstream``, with our status fields added, not from the
-declaration that the definitions are made from. A manifest breaks one rule in as many places as can be told apart in
+What is expected is made from the document by ``tests.api.document``, not from the declaration that the definitions
+are made from. A manifest breaks one rule in as many places as can be told apart in
 the causes of one refusal, so that some requests judge thousands of places.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from runherd.api.crds import crds
-from tests.api import upstream
+from tests.api import document
 from tests.api.manifests import (
     UNKNOWN,
     Place,
@@ -27,7 +27,6 @@ from tests.api.manifests import (
     with_defaults,
     without,
 )
-from tests.api.ours import with_our_fields
 from tests.controlplane.client import Client, Response
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.waiting import wait_until
@@ -91,10 +90,10 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
         if not client.exists(f"{DEFINITIONS}/{name}"):
             client.create(DEFINITIONS, crd)
     created = control_plane.create_namespace()
-    for kind in upstream.KINDS:
+    for kind in document.KINDS:
         collection = f"{API}/namespaces/{created}/{kind.lower()}s"
         served(client, collection)
-        spec = minimal(upstream.schema(kind)["properties"]["spec"])
+        spec = minimal(document.schema(kind)["properties"]["spec"])
         client.create(collection, manifest(kind, "stored", spec=spec))
     yield created
     client.delete(f"/api/v1/namespaces/{created}")
@@ -106,11 +105,11 @@ def served(client: Client, collection: str) -> None:
 
 
 @pytest.fixture(
-    scope="module", params=[(kind, part) for kind in upstream.KINDS for part in ("spec", "status")], ids="-".join
+    scope="module", params=[(kind, part) for kind in document.KINDS for part in ("spec", "status")], ids="-".join
 )
 def part(request: pytest.FixtureRequest, control_plane: ControlPlane, namespace: str) -> Part:
     kind, name = request.param
-    schema = with_our_fields(kind, upstream.schema(kind))["properties"][name]
+    schema = document.schema(kind)["properties"][name]
     return Part(kind, name, schema, control_plane.client(), f"{API}/namespaces/{namespace}/{kind.lower()}s")
 
 

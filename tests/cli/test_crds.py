@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from runherd.api.crds import crd_names, crds
 from runherd.cli.main import main
-from tests.api import upstream
+from tests.api import document
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.waiting import wait_until
 
@@ -167,7 +167,7 @@ def test_kubectl_prints_the_columns_of_section_3(
     assert client.request("PUT", f"{collection}/x/status", {**stored, "status": status}).status == 200
 
     head, row = printed_table(run_kubectl("get", f"{kind.lower()}s", "-n", namespace))
-    assert head == ["NAME", *(column.name.upper() for column in upstream.columns(kind))]
+    assert head == ["NAME", *(column.name.upper() for column in document.columns(kind))]
     assert row[: len(cells) + 1] == ["x", *cells]
     if kind == "EphemeralRunner":
         assert re.fullmatch(r"\d+s", row[-1])

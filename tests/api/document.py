@@ -1,7 +1,8 @@
-"""Reads the four upstream schemas out of ``docs/spec/crds.md``, apart from the declaration that ours are made from.
+"""Reads the schemas of the four kinds out of ``docs/spec/crds.md``, apart from the declaration that ours are made from.
 
 What is read here is what the tests expect: types, required fields, defaults and list keys of sections 4, 5, 7.1 and
-7.3, the columns of section 3 and the differences of the five pod template copies of section 7.5.
+7.3, the columns of section 3, the differences of the five pod template copies of section 7.5, and our own additions of
+section 8.
 """
 
 from __future__ import annotations
@@ -91,8 +92,15 @@ def quantity_pattern() -> str:
     return match[1]
 
 
+def additions(kind: str) -> Schema:
+    """The status fields that ours has beyond upstream's, by name."""
+    return {
+        field.strip("`"): _type(type_.strip("`")) for owner, field, type_, _ in rows("8") if owner in {kind, "all four"}
+    }
+
+
 def schema(kind: str) -> Schema:
-    """The upstream ``openAPIV3Schema`` of ``kind``, without descriptions."""
+    """The ``openAPIV3Schema`` of ``kind``: upstream's without descriptions, and our additions."""
     status: Schema = _table(_STATUS_TABLES[kind]) if kind in _STATUS_TABLES else {"type": "object"}
     result: Schema = {
         "type": "object",
@@ -104,6 +112,7 @@ def schema(kind: str) -> Schema:
             "status": status,
         },
     }
+    status.setdefault("properties", {}).update(additions(kind))
     for copy in copies():
         if copy.kind == kind:
             _set_claims(_at(result, *copy.path)["properties"]["spec"], copy)
@@ -130,9 +139,9 @@ def _table(number: str) -> Schema:
 
 @cache
 def _definitions() -> dict[str, str]:
-    """``Name`` or ``Name~`` to its fields, from the listings of sections 4, 7.1 and 7.3."""
+    """``Name`` or ``Name~`` to its fields, from the listings of sections 4, 7.1, 7.3 and 8."""
     found = {}
-    for number in ("4", "7.1", "7.3"):
+    for number in ("4", "7.1", "7.3", "8"):
         for line in section(number).splitlines():
             for definition in line.removeprefix("- ").split(" // "):
                 name, separator, fields = definition.partition(" = ")
