@@ -84,6 +84,7 @@ def load_kubeconfig(
 
     ``environment`` holds ``KUBECONFIG`` and is passed to credential plugins. ``home`` is the user's home folder.
     ``context`` overrides the current context. ``interactive`` lets plugins ask their user on standard input.
+    For a server without TLS the credentials are left out, as kubectl does it.
 
     Raises :class:`~runherd.kube.errors.ConfigError` for what is missing, contradictory or not supported (basic
     authentication, auth providers, ``v1alpha1`` plugins); its text names file, entry and field.
@@ -183,8 +184,12 @@ def _client_config(
         raise user.error(f"client-certificate: {error}") from None
     if who.token_file and not who.token:
         user.contents("tokenFile", who.token_file, "")
+    server = _server(cluster, secure=bool(authority or certificate or where.insecure_skip_tls_verify))
+    if server.startswith("http://"):
+        # Without TLS anybody on the way could read credentials, so kubectl sends none.
+        who, certificate, key, from_files = User(), None, None, False
     return ClientConfig(
-        server=_server(cluster, secure=bool(authority or certificate or where.insecure_skip_tls_verify)),
+        server=server,
         namespace=context.value.namespace or "default",
         certificate_authority=authority,
         insecure_skip_tls_verify=where.insecure_skip_tls_verify,
@@ -238,9 +243,10 @@ def _server(cluster: Entry[Cluster], *, secure: bool) -> str:
         raise cluster.error("server is empty")
     if "://" not in server:
         server = f"{'https' if secure else 'http'}://{server}"
-    if not server.lower().startswith(("https://", "http://")):
+    scheme, _, rest = server.partition("://")
+    if scheme.lower() not in {"https", "http"}:
         raise cluster.error("server is not the URL of an http or https server")
-    return server
+    return f"{scheme.lower()}://{rest}"
 
 
 def _proxy(cluster: Entry[Cluster]) -> ProxyServer | None:
@@ -272,11 +278,14 @@ def _exec_config(
 ) -> ExecConfig:
     if not spec.command:
         raise user.error("exec.command is empty")
+    if not all(variable.name for variable in spec.env):
+        raise user.error("exec.env has a variable without name")
     if spec.api_version not in API_VERSIONS:
         raise user.error(
             f'exec.apiVersion "{spec.api_version}" is not supported; supported are {" and ".join(API_VERSIONS)}'
             " (a newer version of the plugin has one of them)"
         )
+    # v1 has no default, which kubectl insists on as well.
     mode = spec.interactive_mode or ("IfAvailable" if spec.api_version.endswith("/v1beta1") else "")
     if mode not in {"Never", "IfAvailable", "Always"}:
         raise user.error(f'exec.interactiveMode is "{mode}"; it must be Never, IfAvailable or Always')

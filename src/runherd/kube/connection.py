@@ -81,8 +81,6 @@ def _context(config: ClientConfig, credential: Credential) -> ssl.SSLContext:
 
 
 def _source(config: ClientConfig, static: Credential, clock: Clock) -> CredentialSource:
-    if config.exec is not None and not config.token and config.token_file is None:
-        return ExecPlugin(config.exec, clock, static)
     if config.token_file is not None or config.client_certificate_file is not None:
         return FileCredentials(
             token_file=config.token_file,
@@ -90,4 +88,7 @@ def _source(config: ClientConfig, static: Credential, clock: Clock) -> Credentia
             key_file=config.client_key_file,
             fallback=static,
         )
+    # As in client-go, a plugin counts only where the kubeconfig itself gives nothing.
+    if config.exec is not None and static == Credential():
+        return ExecPlugin(config.exec, clock)
     return StaticCredentials(static)

@@ -65,10 +65,8 @@ class ExecPlugin:
     again when the server rejects it. However many tasks wait for a credential, one program runs at a time.
     """
 
-    def __init__(self, config: ExecConfig, clock: Clock, static: Credential | None = None) -> None:
-        """``static`` is what else the kubeconfig gives: its certificate counts where the program prints none."""
+    def __init__(self, config: ExecConfig, clock: Clock) -> None:
         self._config = config
-        self._static = static or Credential()
         self._clock = clock
         self._credential: Credential | None = None
         self._expires: datetime | None = None
@@ -99,11 +97,11 @@ class ExecPlugin:
     async def _run(self) -> Credential:
         output = await self._output()
         status = self._parse(output)
-        if status.client_certificate_data:
-            pair = (status.client_certificate_data.encode(), status.client_key_data.encode())
-            credential = Credential(status.token, *pair)
-        else:
-            credential = Credential(status.token, self._static.certificate, self._static.key)
+        credential = Credential(
+            status.token,
+            status.client_certificate_data.encode() or None,
+            status.client_key_data.encode() or None,
+        )
         self._credential, self._expires = credential, status.expiration_timestamp
         return credential
 
@@ -120,7 +118,7 @@ class ExecPlugin:
                 env={**config.environment, "KUBERNETES_EXEC_INFO": self._exec_info()},
             )
         except OSError as error:
-            hint = f"\n{config.install_hint}" if config.install_hint else ""
+            hint = f"\n{_printable(config.install_hint)}" if config.install_hint else ""
             raise self._error(f"can't be run: {error.strerror}{hint}") from None
         try:
             async with asyncio.timeout(None if config.interactive else _DEADLINE):
@@ -130,7 +128,7 @@ class ExecPlugin:
         finally:
             await _end(process)
         if process.returncode != 0:
-            shown = redacted(complaints.decode("utf-8", "replace").strip()[-_SHOWN_OUTPUT:])
+            shown = redacted(_printable(complaints.decode("utf-8", "replace").strip()[-_SHOWN_OUTPUT:]))
             raise self._error(f"failed with exit code {process.returncode}" + (f": {shown}" if shown else ""))
         return output
 
@@ -171,3 +169,8 @@ async def _end(process: Process) -> None:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+
+
+def _printable(text: str) -> str:
+    """``text`` without the control characters that could change what a terminal shows."""
+    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
