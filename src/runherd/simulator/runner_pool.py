@@ -37,7 +37,7 @@ def decode_jit_config(encoded: str) -> tuple[int, str]:
     try:
         content = msgspec.json.decode(base64.b64decode(encoded, validate=True), type=dict)
         return int(content["runnerId"]), str(content["token"])
-    except (KeyError, TypeError, msgspec.DecodeError) as error:
+    except (KeyError, TypeError, ValueError, msgspec.DecodeError) as error:
         raise ValueError("not a JIT configuration of this service") from error
 
 

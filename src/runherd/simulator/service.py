@@ -26,7 +26,7 @@ class ActionsService:
     """Scale sets, runners, sessions and jobs, tied together.
 
     ``time`` tells seconds (an event loop's ``time``), ``now`` the wall clock. Whoever drives the service calls
-    ``timers.run_due()`` whenever ``timers.next_at()`` has come.
+    ``timers.run_due()`` whenever the time of ``timers.earliest()`` has come.
     """
 
     def __init__(

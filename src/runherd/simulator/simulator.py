@@ -212,8 +212,9 @@ class Simulator:
         return None
 
     def _arm(self, timer: Timer) -> None:
+        """Be woken no later than for ``timer``."""
         if self._wake_up is not None:
-            if self._wake_up.when() <= timer.at and not self._wake_up.cancelled():
+            if self._wake_up.when() <= timer.at:
                 return
             self._wake_up.cancel()
         self._wake_up = asyncio.get_running_loop().call_at(timer.at, self._run_due)
@@ -221,9 +222,9 @@ class Simulator:
     def _run_due(self) -> None:
         self._wake_up = None
         self.service.timers.run_due()
-        next_at = self.service.timers.next_at()
-        if next_at is not None and self._wake_up is None:
-            self._wake_up = asyncio.get_running_loop().call_at(next_at, self._run_due)
+        earliest = self.service.timers.earliest()
+        if earliest is not None:
+            self._arm(earliest)
 
 
 def _drop_connection() -> NoReturn:

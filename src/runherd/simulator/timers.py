@@ -55,18 +55,18 @@ class Timers:
             self.on_set(timer)
         return timer
 
-    def next_at(self) -> float | None:
-        """When the earliest pending call is due; ``None`` when there is none."""
+    def earliest(self) -> Timer | None:
+        """The pending timer that is due first; ``None`` when there is none."""
         while self._heap and self._heap[0].callback is None:
             heapq.heappop(self._heap)
             self.cancelled -= 1
-        return self._heap[0].at if self._heap else None
+        return self._heap[0] if self._heap else None
 
     def run_due(self) -> None:
         """Make all calls whose time has come, in order."""
         now = self.time()
-        while (at := self.next_at()) is not None and at <= now:
-            timer = heapq.heappop(self._heap)
+        while (timer := self.earliest()) is not None and timer.at <= now:
+            heapq.heappop(self._heap)
             callback, timer.callback = timer.callback, None
             if callback is not None:
                 callback()
