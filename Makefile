@@ -22,9 +22,10 @@ $(STAMP): requirements-dev.lock pyproject.toml
 check: install ## the fast part: format, lint, types, layers, quick tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@if command -v gofmt >/dev/null; then test -z "$$(gofmt -l tests | tee /dev/stderr)" || { echo "run gofmt -w on these files"; exit 1; }; fi
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -m "not control_plane and not slow"
+	$(BIN)/python -m pytest -n 2 -m "not control_plane and not slow"
 
 format: install ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
