@@ -29,7 +29,7 @@ from runherd.wire.randomness import uuid4
 
 __all__ = ["Controller", "EventSource", "Reconcile", "current_reconcile"]
 
-log = structlog.get_logger(logger="controller")
+log = structlog.get_logger("controller")
 
 T = TypeVar("T", bound=ApiObject)
 

@@ -14,7 +14,7 @@ from runherd.runtime.work_queue import WorkQueue
 
 __all__ = ["EnqueueRequests", "EventHandler", "MapFunction", "request_for_object", "request_for_owner"]
 
-log = structlog.get_logger(logger="controller")
+log = structlog.get_logger("controller")
 
 T = TypeVar("T", bound=ApiObject)
 T_contra = TypeVar("T_contra", bound=ApiObject, contravariant=True)
