@@ -229,7 +229,8 @@ class Cursor:
 
     def __init__(self, bucket: _Bucket, after: int) -> None:
         self._bucket = bucket
-        #: The revision up to which everything has been handed out.
+        self._waiter: asyncio.Future[None] | None = None
+        #: The absolute index of the next event.
         self._position = bucket.dropped + bisect_right(bucket.history, after, key=lambda event: event.revision)
 
     def take(self, limit: int = 1000) -> list[Event]:
@@ -245,18 +246,22 @@ class Cursor:
         return events
 
     async def wait(self) -> None:
-        """Return when there may be something to take."""
+        """Return when there may be something to take, or at :meth:`wake`."""
         if self._position < self._bucket.dropped + len(self._bucket.history):
             return
-        waiter = asyncio.get_running_loop().create_future()
+        waiter = self._waiter = asyncio.get_running_loop().create_future()
         self._bucket.waiters.append(waiter)
         try:
             await waiter
         finally:
-            # Woken waiters have been cleared from the list; a cancelled one must not stay in it.
-            if waiter.cancelled():
-                with suppress(ValueError):
-                    self._bucket.waiters.remove(waiter)
+            # Those that the bucket woke are off its list already.
+            with suppress(ValueError):
+                self._bucket.waiters.remove(waiter)
+
+    def wake(self) -> None:
+        """Let :meth:`wait` return now."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 class Store:
@@ -401,6 +406,12 @@ class Store:
     def is_unsettled(self, namespace: str) -> bool:
         """Whether a write within ``namespace`` has been decided but is not yet visible."""
         return any(key.namespace == namespace for key in self._unsettled)
+
+    async def settled(self, namespace: str) -> None:
+        """Return when the writes within ``namespace`` that are under way have been settled."""
+        under_way = [future for key, future in self._unsettled.items() if key.namespace == namespace]
+        if under_way:
+            await asyncio.wait(under_way)
 
     async def _commit(self, journal: Journal) -> None:
         while self._queue:

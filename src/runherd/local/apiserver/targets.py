@@ -1,0 +1,77 @@
+"""From a URL to what the request is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from runherd.local.apiserver.errors import bad_request
+
+__all__ = ["Query", "Target", "parse_target", "split_url"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A path below a group version. ``name`` is empty for a collection, ``resource`` for the group version itself."""
+
+    group: str
+    version: str
+    namespace: str = ""
+    resource: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+class Query:
+    """A URL's query parameters, read as the API server reads them."""
+
+    def __init__(self, text: str) -> None:
+        self._values = parse_qs(text, keep_blank_values=True) if text else {}
+
+    def text(self, name: str) -> str:
+        """The parameter's first value, or ``""``."""
+        values = self._values.get(name)
+        return values[0] if values else ""
+
+    def texts(self, name: str) -> list[str]:
+        return self._values.get(name, [])
+
+    def flag(self, name: str) -> bool:
+        """Whether it is given, and is neither ``false`` nor ``0``."""
+        return name in self._values and self.text(name).lower() not in {"false", "0"}
+
+    def integer(self, name: str) -> int | None:
+        """Raises a 400 where it is no number."""
+        text = self.text(name)
+        if not text:
+            return None
+        try:
+            return int(text)
+        except ValueError:
+            raise bad_request(f'{name}: strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+    def has(self, name: str) -> bool:
+        return name in self._values
+
+
+def split_url(url: str) -> tuple[list[str], str]:
+    """The decoded segments of a URL's path, and its query."""
+    parts = urlsplit(url)
+    return [unquote(segment) for segment in parts.path.strip("/").split("/") if segment], parts.query
+
+
+def parse_target(segments: list[str]) -> Target | None:
+    """What ``/api/v1/...`` or ``/apis/group/version/...`` names, or None where nothing can be there."""
+    if segments[0] == "api" and len(segments) >= 2:
+        group, version, rest = "", segments[1], segments[2:]
+    elif segments[0] == "apis" and len(segments) >= 3:
+        group, version, rest = segments[1], segments[2], segments[3:]
+    else:
+        return None
+    namespace = ""
+    if len(rest) >= 3 and rest[0] == "namespaces" and not (group == "" and rest[2] in {"status", "finalize"}):
+        namespace, rest = rest[1], rest[2:]
+    if len(rest) > 3:
+        return None
+    resource, name, subresource = [*rest, "", "", ""][:3]
+    return Target(group, version, namespace, resource, name, subresource)
