@@ -71,6 +71,8 @@ def _not_connected(error: Exception, what: str, proxy: ProxyServer | None) -> Ex
     cause = _cause(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return CertificateError(f"{what}: the server's certificate was not accepted: {cause.verify_message}")
+    if _rejects_our_certificate(cause):
+        return CertificateError(f"{what}: the server did not accept our certificate: {_reason(cause)}")
     if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientProxyConnectionError):
         return ConnectError(f"{what}: no connection to {error.host}:{error.port}: {_reason(cause)}")
     if isinstance(error, (aiohttp.ClientError, OSError, aiohttp_socks.ProxyError, aiohttp_socks.ProxyConnectionError)):
@@ -105,7 +107,7 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _rejects_our_certificate(cause: BaseException) -> bool:
-    """In TLS 1.3 the server's verdict on our certificate comes after the handshake, when we read the answer."""
+    """Whether this is the server's verdict on our certificate. In TLS 1.3 it comes when we read the answer."""
     reason = cause.reason if isinstance(cause, ssl.SSLError) else None
     return bool(reason) and "ALERT" in str(reason) and ("CERT" in str(reason) or "UNKNOWN_CA" in str(reason))
 

@@ -87,7 +87,7 @@ def load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes | N
         with _private_file(certificate + b"\n" + (key or b"")) as path:
             context.load_cert_chain(path, password=_refuse_password)
     except (ssl.SSLError, OSError) as error:
-        reason = getattr(error, "reason", None) or error.strerror
+        reason = getattr(error, "reason", None) or "the PEM data lacks one of the two"
         raise ValueError(
             f"certificate and key can't be used ({reason}): expected a PEM certificate and its own, unencrypted key"
         ) from None
