@@ -69,17 +69,18 @@ class Proxy(ABC):
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
-    async def _accept(self, reader: Reader, writer: Writer) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
+    def _accept(self, reader: Reader, writer: Writer) -> None:
         self.connected.set()
+        task = asyncio.create_task(self._run(reader, writer))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _run(self, reader: Reader, writer: Writer) -> None:
         try:
             await self._serve(reader, writer)
         except (OSError, EOFError):
             pass  # one of the two ends went away, and there is nobody to tell
         finally:
-            self._connections.discard(task)
             writer.transport.abort()
 
     @abstractmethod

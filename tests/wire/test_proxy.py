@@ -91,6 +91,8 @@ def test_parse(value: str, expected: ProxyServer) -> None:
         "http://user:secret@h:99999",
         "http://user:secret@h:1x",
         "//secret",
+        "socks5://user:secret%C3%A4@h",
+        f"socks5://user:{'secret' * 50}@h",
     ],
 )
 def test_an_address_that_cannot_be_understood(value: str) -> None:

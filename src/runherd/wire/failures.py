@@ -103,7 +103,10 @@ def _cause(error: BaseException) -> BaseException:
         return error.certificate_error
     if isinstance(error, aiohttp.ClientConnectorError):
         return error.os_error
-    return error.__cause__ or error
+    cause = error.__cause__ or error
+    # CPython 3.11.7 trips over a handshake that fails inside TLS to an https proxy; what failed is underneath.
+    below = cause.__context__ if isinstance(cause, TypeError) else None
+    return below if isinstance(below, ssl.SSLError) else cause
 
 
 def _rejects_our_certificate(cause: BaseException) -> bool:

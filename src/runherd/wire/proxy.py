@@ -63,14 +63,13 @@ class ProxyServer:
         number = int(port) if port else _DEFAULT_PORTS[scheme]
         if not 0 < number < 65536:
             raise ValueError(f"{name}: {number} is no port")
-        return cls(
-            # Host names always go to a socks5 proxy unresolved, which is what the h asks for.
-            scheme=scheme.removesuffix("h") if scheme == "socks5h" else scheme,
-            host=host.strip("[]"),
-            port=number,
-            username=None if username is None else unquote(username),
-            password=unquote(password or ""),
-        )
+        # Host names always go to a socks5 proxy unresolved, which is what the h asks for.
+        scheme = "socks5" if scheme == "socks5h" else scheme
+        username = None if username is None else unquote(username)
+        password = unquote(password or "")
+        if scheme == "socks5" and not all(part.isascii() and len(part) < 256 for part in (username or "", password)):
+            raise ValueError(f"{name}: socks5 allows credentials of at most 255 ASCII characters only")
+        return cls(scheme, host.strip("[]"), number, username, password)
 
     def __str__(self) -> str:
         return f"{self._bracketed}:{self.port}"
