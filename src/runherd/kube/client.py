@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from random import Random
@@ -192,7 +192,7 @@ class Client:
         page_size: int = 500,
         resource_version: str = "",
         resource_version_match: str = "",
-    ) -> AsyncIterator[ObjectList[T]]:
+    ) -> AsyncGenerator[ObjectList[T], None]:
         """The pages of a list, all of the same moment, read as they are asked for.
 
         Raises :class:`~runherd.kube.errors.GoneError` when the server forgets that moment before the last page: what
