@@ -6,8 +6,8 @@ import asyncio
 import functools
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
@@ -85,7 +85,7 @@ class Sent:
 
 @dataclass
 class Scripted:
-    """A transport. ``script`` answers calls in their order; logins succeed by themselves unless ``logins`` says more."""
+    """A transport. ``script`` answers calls in their order, ``logins`` those of the login (empty: all succeed)."""
 
     script: deque[Reply] = field(default_factory=deque)
     logins: deque[Reply] = field(default_factory=deque)
@@ -127,10 +127,10 @@ class Scripted:
             raise answer
         return answer if isinstance(answer, Response) else await answer(request)
 
-    @asynccontextmanager
-    async def stream(self, request: Request, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> AsyncIterator[ResponseStream]:
+    def stream(
+        self, request: Request, timeouts: Timeouts = DEFAULT_TIMEOUTS
+    ) -> AbstractAsyncContextManager[ResponseStream]:
         raise AssertionError("the client doesn't stream")
-        yield
 
     async def close(self) -> None:
         self.closed = True

@@ -133,7 +133,7 @@ def test_get_group() -> None:
     found, sent = made(lambda client: client.get_runner_group_by_name("Default & more"), listed(GROUP))
     check(sent, "GET", GROUPS, groupName="Default & more")
     assert (found.id, found.name, found.size, found.is_default_group) == (1, "Default", 3, True)
-    with pytest.raises(RunnerGroupNotFoundError, match="no runner group is called 'x' in https://github.com/octo-org"):
+    with pytest.raises(RunnerGroupNotFoundError, match=r"no runner group is called 'x' in github\.com/octo-org"):
         made(lambda client: client.get_runner_group_by_name("x"), listed())
     with pytest.raises(AmbiguousNameError):
         made(lambda client: client.get_runner_group_by_name("x"), listed(GROUP, GROUP))

@@ -204,7 +204,7 @@ async def test_the_registration_is_retried_when_it_is_refused() -> None:
 async def test_a_registration_that_stays_refused_tells_why() -> None:
     service = Scripted()
     service.logins.extend([reply(201, {"token": "t"}), reply(403, {"message": "Resource not accessible"})] * 5)
-    with pytest.raises(ServiceError, match="Resource not accessible.*giving up after 5 attempts") as caught:
+    with pytest.raises(ServiceError, match=r"Resource not accessible.*giving up after 5 attempts") as caught:
         await connect(service, policy=RETRYING).get_runner(7)
     assert caught.value.status == 403
 

@@ -16,6 +16,7 @@ from runherd.actions.errors import (
     service_error_class,
 )
 from runherd.actions.rate_limit import RateLimit, rate_limit
+from runherd.actions.redaction import harmless
 from runherd.wire.retry import parse_retry_after
 from runherd.wire.transport import Request, Response
 
@@ -32,14 +33,13 @@ _LONGEST_ID = 100
 class Answer:
     """A response to ``request``, received at ``now``.
 
-    ``secrets`` are what a text about it must not hold; ``pause`` is how many seconds all calls pause because of it.
+    ``secrets`` are what a text about it must not hold.
     """
 
     request: Request
     response: Response
     now: datetime
     secrets: tuple[str, ...] = ()
-    pause: float | None = None
 
     def __repr__(self) -> str:
         return f"Answer({self.response.status}, {self.exchange})"
@@ -69,12 +69,12 @@ class Answer:
         """
         status = self.response.status
         type_name, message = self._said()
-        limited = self.pause is not None
-        if limited:
+        limit = self.rate_limit()
+        if limit is not None:
             kind = RateLimitedError
-        wait = self.pause
-        if not limited and status == 503:
-            wait = parse_retry_after(self.response.headers.get("Retry-After"), self.now)
+            wait = limit.delay
+        else:
+            wait = parse_retry_after(self.response.headers.get("Retry-After"), self.now) if status == 503 else None
         return service_error_class(status, type_name, kind)(
             self.exchange,
             status=status,
@@ -82,7 +82,7 @@ class Answer:
             type_name=type_name,
             message=message,
             retry_after=wait,
-            retryable=limited or (status >= 500 and status != 501) or status in also_retried,
+            retryable=limit is not None or (status >= 500 and status != 501) or status in also_retried,
         )
 
     def read(self, reader: Callable[[Any], T]) -> T:
@@ -122,9 +122,4 @@ class Answer:
         return f"unknown error, {len(body)} bytes of {self._harmless(content_type, _LONGEST_ID)} do not describe it"
 
     def _harmless(self, text: str, longest: int) -> str:
-        """``text`` without secrets that the service may have repeated, on one line and not too long."""
-        for secret in self.secrets:
-            if len(secret) >= 4:  # a shorter one is no secret, and would tear holes into every text
-                text = text.replace(secret, "[secret]")
-        text = " ".join(text.split())
-        return text if len(text) <= longest else text[:longest] + "..."
+        return harmless(text, self.secrets, longest)

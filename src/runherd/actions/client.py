@@ -129,7 +129,7 @@ class ActionsClient:
         group = answer.read(lambda body: _only(RunnerGroup, body, f"runner group {name!r}"))
         if group is None:
             raise RunnerGroupNotFoundError(
-                f"no runner group is called {name!r} in {self.config.url}, or it isn't visible to these credentials"
+                f"no runner group is called {name!r} in {self.config}, or it isn't visible to these credentials"
             )
         return group
 

@@ -53,6 +53,12 @@ class ConfigURL:
         host = "github.com" if self.host.lower() == "www.github.com" else self.host
         return f"{self.scheme}://api.{host}{path}"
 
+    def __str__(self) -> str:
+        """Host and owner, for people: without what else the URL may hold."""
+        if self.scope is Scope.ENTERPRISE:
+            return f"{self.host}/enterprises/{self.enterprise}"
+        return "/".join(filter(None, (self.host, self.organization, self.repository)))
+
     @property
     def registration_token_path(self) -> str:
         """The API path that answers with a token to register runners here, 2.2 step B."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from runherd.actions.answers import Answer
@@ -92,7 +92,7 @@ class ServiceConnection:
         self._clock = clock
         self._limiter = CallLimiter(max_calls)
         self._registrations = registrations
-        self._pause = Pause(config.url.rpartition("@")[2])
+        self._pause = Pause(str(config))
         self._login = Login(config, credentials, self._send, user_agent, clock)
         self._calls = 0
         self._last_used = float("-inf")
@@ -266,8 +266,9 @@ class ServiceConnection:
         limit = answer.rate_limit()
         if limit is None:
             self._pause.answered(sent_at)
-            return answer
-        return replace(answer, pause=self._pause.signal(limit, sent_at))
+        else:
+            self._pause.signal(limit, sent_at)
+        return answer
 
     @contextmanager
     def _use(self) -> Iterator[None]:

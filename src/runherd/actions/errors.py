@@ -51,7 +51,7 @@ __all__ = [
 class ActionsError(Exception):
     """Everything that this package raises on purpose.
 
-    ``retry_after`` is how many seconds the service (or our own limit) asks to wait before the next try, if it does;
+    ``retry_after`` is how many seconds the service (or our own limit) asks to wait before the next try, where it says;
     ``retryable`` whether a repeat of the same call can help at all; ``attempts`` how many were made.
     """
 
@@ -264,7 +264,7 @@ class MessageQueueTokenExpiredError(ServiceError):
 
 
 class RateLimitedError(ServiceError):
-    """The service asks to slow down; ``retry_after`` says for how long. The whole configuration pauses."""
+    """The service asks to slow down, for ``retry_after`` seconds if it says so. The whole configuration pauses."""
 
 
 _KNOWN_STATUSES = frozenset(HTTPStatus)

@@ -226,5 +226,5 @@ class RegistrationLimits:
             return None
         owner = config.registration_owner
         if owner not in self._limits:
-            self._limits[owner] = RegistrationLimit("/".join(filter(None, owner)), self._limit, self._seconds)
+            self._limits[owner] = RegistrationLimit(str(config), self._limit, self._seconds)
         return self._limits[owner]

@@ -73,8 +73,8 @@ class Pause:
             await asyncio.sleep(remaining)
         return True
 
-    def signal(self, limit: RateLimit, sent_at: float) -> float:
-        """A request sent at ``sent_at`` (loop time) was answered with ``limit``. Returns the seconds to wait now."""
+    def signal(self, limit: RateLimit, sent_at: float) -> None:
+        """A request sent at ``sent_at`` (loop time) was answered with ``limit``."""
         now = asyncio.get_running_loop().time()
         # Sixteen calls that were under way together are told the same thing sixteen times: that is one signal.
         if sent_at > self._since:
@@ -83,7 +83,6 @@ class Pause:
         guess: float = min(limit.guess * 2 ** min(self._signals - 1, 20), limit.most)
         self._until = max(self._until, now + (guess if limit.delay is None else limit.delay))
         log.warning("%s: the service asks to slow down, calls pause for %.0f s", self._name, self.remaining)
-        return self.remaining
 
     def answered(self, sent_at: float) -> None:
         """A request sent at ``sent_at`` was answered without a signal."""
