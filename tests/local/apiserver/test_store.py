@@ -1,8 +1,10 @@
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
 
 import pytest
 
+from runherd.local.apiserver.sqlite_journal import sqlite_store
 from runherd.local.apiserver.store import (
     Change,
     CompactedError,
@@ -15,19 +17,26 @@ from runherd.local.apiserver.store import (
     StoreClosedError,
     StoreFullError,
 )
+from tests.local.apiserver.sqlite_stores import StoppedClock, pod, put, remove
+
+MakeStore = Callable[..., Awaitable[Store]]
 
 
-def pod(name: str, namespace: str = "default") -> Key:
-    return Key("pods", namespace, name)
+@pytest.fixture(params=["memory", "sqlite"])
+async def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MakeStore]:
+    stores: list[Store] = []
 
+    async def make(limits: Limits | None = None) -> Store:
+        if request.param == "memory":
+            stores.append(Store(limits=limits))
+        else:
+            stores.append(sqlite_store(tmp_path / str(len(stores)), StoppedClock(), limits)[0])
+        await stores[-1].open()
+        return stores[-1]
 
-def put(value: bytes = b"{}") -> Callable[[Record | None, int], Change]:
-    return lambda current, revision: Change(value)
-
-
-def remove(current: Record | None, revision: int) -> Change:
-    assert current is not None
-    return Change(current.value, deleted=True)
+    yield make
+    for store in stores:
+        await store.close()
 
 
 class HeldJournal:
@@ -53,15 +62,15 @@ class HeldJournal:
         self.closed = True
 
 
-async def test_revisions_rise_over_all_resources() -> None:
-    store = Store()
+async def test_revisions_rise_over_all_resources(make_store: MakeStore) -> None:
+    store = await make_store()
     first = await store.write(pod("a"), put())
     second = await store.write(Key("secrets", "default", "a"), put())
     assert (first.revision, second.revision, store.revision) == (2, 3, 3)
 
 
-async def test_lists_are_sorted_by_path_and_bound_to_the_namespace() -> None:
-    store = Store()
+async def test_lists_are_sorted_by_path_and_bound_to_the_namespace(make_store: MakeStore) -> None:
+    store = await make_store()
     for namespace, name in [("b", "x"), ("a", "y"), ("a-b", "z"), ("a", "x"), ("a.b", "z"), ("a0", "z")]:
         await store.write(pod(name, namespace), put())
     assert [r.key.path for r in store.list("pods")] == ["a-b/z", "a.b/z", "a/x", "a/y", "a0/z", "b/x"]
@@ -73,8 +82,8 @@ async def test_lists_are_sorted_by_path_and_bound_to_the_namespace() -> None:
     assert list(store.list("nodes")) == []
 
 
-async def test_a_list_at_a_past_revision_shows_what_was_there() -> None:
-    store = Store()
+async def test_a_list_at_a_past_revision_shows_what_was_there(make_store: MakeStore) -> None:
+    store = await make_store()
     await store.write(pod("a"), put(b"old"))
     await store.write(pod("b"), put(b"b"))
     then = store.revision
@@ -86,8 +95,8 @@ async def test_a_list_at_a_past_revision_shows_what_was_there() -> None:
     assert [(r.key.name, r.value) for r in store.list("pods")] == [("a", b"new"), ("c", b"c")]
 
 
-async def test_a_refused_decision_uses_no_revision() -> None:
-    store = Store()
+async def test_a_refused_decision_uses_no_revision(make_store: MakeStore) -> None:
+    store = await make_store()
 
     def refuse(current: Record | None, revision: int) -> Change:
         raise KeyError("no")
@@ -97,15 +106,15 @@ async def test_a_refused_decision_uses_no_revision() -> None:
     assert (await store.write(pod("a"), put())).revision == 2
 
 
-async def test_a_decision_to_leave_the_object_returns_it_unchanged() -> None:
-    store = Store()
+async def test_a_decision_to_leave_the_object_returns_it_unchanged(make_store: MakeStore) -> None:
+    store = await make_store()
     record = await store.write(pod("a"), put())
     assert await store.write(pod("a"), lambda current, revision: None) is record
     assert store.revision == record.revision
 
 
-async def test_a_watch_gets_all_that_comes_after_its_revision() -> None:
-    store = Store()
+async def test_a_watch_gets_all_that_comes_after_its_revision(make_store: MakeStore) -> None:
+    store = await make_store()
     first = await store.write(pod("a"), put(b"1"))
     await store.write(Key("secrets", "default", "a"), put())
     await store.write(pod("a"), put(b"2"))
@@ -123,8 +132,8 @@ async def test_a_watch_gets_all_that_comes_after_its_revision() -> None:
     assert event.previous.value == b"2"
 
 
-async def test_history_is_bounded_by_count() -> None:
-    store = Store(limits=Limits(events=2))
+async def test_history_is_bounded_by_count(make_store: MakeStore) -> None:
+    store = await make_store(Limits(events=2))
     start = store.revision
     slow = store.watch("pods", start)
     for name in "abc":
@@ -138,8 +147,8 @@ async def test_history_is_bounded_by_count() -> None:
     assert [e.record.key.name for e in store.watch("pods", start + 1).take()] == ["b", "c"]
 
 
-async def test_history_is_bounded_by_size() -> None:
-    store = Store(limits=Limits(size=10))
+async def test_history_is_bounded_by_size(make_store: MakeStore) -> None:
+    store = await make_store(Limits(size=10))
     for name in "abc":
         await store.write(pod(name), put(b"12345"))
     assert len(store.watch("pods", store.FIRST_REVISION + 1).take()) == 2
@@ -240,3 +249,16 @@ async def test_closing_settles_what_was_decided_and_refuses_the_rest() -> None:
     assert journal.closed
     with pytest.raises(StoreClosedError):
         await store.write(pod("b"), put())
+
+
+async def test_a_revision_that_no_event_has_is_somebody_elses() -> None:
+    records = [Record(pod(name), b"{}", revision) for name, revision in [("a", 7), ("b", 8), ("c", 20)]]
+    store = Store(HeldJournal(Contents(100, records, [Event("ADDED", record, None) for record in records])))
+    await store.open()
+    for known, names in [(7, ["b", "c"]), (8, ["c"]), (20, []), (100, [])]:
+        assert [event.record.key.name for event in store.watch("pods", known).take()] == names
+    for unknown in (9, 19, 21, 99):
+        with pytest.raises(CompactedError):
+            store.watch("pods", unknown)
+        with pytest.raises(CompactedError):
+            store.list("pods", revision=unknown)

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Literal, NamedTuple, Protocol
 
 __all__ = [
@@ -113,9 +113,10 @@ class Change:
 class Contents:
     """What a journal holds when it is opened.
 
-    ``revision`` is the highest that was ever handed out (or may have been: a restored backup starts well above what it
-    holds). ``events`` is the recent history, oldest first, without a gap from its first revision to ``revision``; it
-    may be empty, then watches from before the restart are told to start afresh.
+    ``revision`` is no lower than any that was ever handed out (or may have been, by a store that this is an old copy
+    of). ``events`` is the recent history, oldest first, all that there was from its first revision on; it may be
+    empty, then watches from before the restart are told to start afresh. So are those from a revision in between that
+    no event of it has: whoever got that got it from another copy.
     """
 
     revision: int
@@ -278,6 +279,8 @@ class Store:
         self._limits = limits or Limits()
         self._buckets: dict[str, _Bucket] = {}
         self._started_at = self.FIRST_REVISION
+        #: Between these, no revision is known to have been handed out by this store before it was opened.
+        self._gaps: list[tuple[int, int]] = []
         #: The revision of the last applied write: all up to it can be seen.
         self.revision = self.FIRST_REVISION
         self._assigned = self.FIRST_REVISION
@@ -294,6 +297,8 @@ class Store:
         contents = await self._journal.load()
         self.revision = self._assigned = max(contents.revision, self.FIRST_REVISION)
         self._started_at = contents.events[0].revision - 1 if contents.events else self.revision
+        known = [*(event.revision for event in contents.events), self.revision]
+        self._gaps = [(before, after) for before, after in pairwise(known) if after - before > 1]
         for record in contents.records:
             bucket = self._bucket(record.key.resource)
             bucket.records[record.key.path] = record
@@ -335,6 +340,8 @@ class Store:
         With ``revision``, as they were at it; raises :class:`CompactedError` when that is no longer known. The result
         is to be used up before the event loop runs on.
         """
+        if revision is not None:
+            self._check_known(revision)
         bucket = self._buckets.get(resource)
         if bucket is None:
             return iter(())
@@ -361,10 +368,16 @@ class Store:
 
         Raises :class:`CompactedError` when history doesn't reach back that far.
         """
+        self._check_known(after)
         bucket = self._bucket(resource)
         if after < bucket.compacted:
             raise CompactedError(f"revision {after} is older than the history kept, which starts at {bucket.compacted}")
         return Cursor(bucket, after)
+
+    def _check_known(self, revision: int) -> None:
+        index = bisect_left(self._gaps, (revision,)) - 1
+        if index >= 0 and revision < self._gaps[index][1]:
+            raise CompactedError(f"revision {revision} is not one of this store's: it was replaced by a copy of it")
 
     # Writing
 

@@ -1,0 +1,142 @@
+"""Durability for a :class:`Store`: a journal in a SQLite file, written by one thread through one connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from runherd.local.apiserver.data_directory import DirectoryLock
+from runherd.local.apiserver.sqlite_backup import copy_database
+from runherd.local.apiserver.sqlite_database import Database
+from runherd.local.apiserver.sqlite_errors import BackupError, translate_os
+from runherd.local.apiserver.sqlite_schema import has_wal_reset_bug
+from runherd.local.apiserver.store import Contents, Event, Limits, Store
+from runherd.local.apiserver.writer_thread import WriterThread
+from runherd.wire.clock import Clock
+
+__all__ = ["FILE_NAME", "SqliteJournal", "sqlite_store"]
+
+log = logging.getLogger(__name__)
+
+#: The store's file in its data directory.
+FILE_NAME = "store.db"
+
+
+def sqlite_store(directory: Path, clock: Clock, limits: Limits | None = None) -> tuple[Store, SqliteJournal]:
+    """The store in a data directory, which is made when it is missing; to be opened and closed by :class:`Store`.
+
+    The journal is there for :meth:`SqliteJournal.backup`; everything else goes through the store.
+
+    Opening raises a :class:`StoreError` that says what to do: :class:`StoreLockedError` when a process has the
+    directory, :class:`StoreVersionError` when the store is of a newer version, :class:`StoreDamagedError`, or
+    :class:`StoreFullError`.
+    """
+    limits = limits or Limits()
+    journal = SqliteJournal(directory, clock, limits)
+    return Store(journal, limits), journal
+
+
+class SqliteJournal:
+    """Keeps a store in ``store.db`` in a directory of its own.
+
+    Opening starts at a revision above all that this file, or a copy of it, may ever have handed out (see
+    ``docs/embedded-api-server.md``): the clock in microseconds, or what the file holds when that is more.
+    """
+
+    def __init__(self, directory: Path, clock: Clock, limits: Limits) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._limits = limits
+        self._lock: DirectoryLock | None = None
+        self._thread: WriterThread | None = None
+        self._database: Database | None = None
+        self._closing = False
+        # Between the steps of a backup, the thread runs what waits; that must be appends only.
+        self._exclusive = asyncio.Lock()
+
+    async def load(self) -> Contents:
+        """Lock the directory, open, check and read the file. Raises what :func:`sqlite_store` says."""
+        if has_wal_reset_bug():
+            log.debug(
+                "this SQLite (3.7.0 to 3.51.2) can corrupt a log that two connections reset at once; "
+                "the store has one connection, and keeps others out: %s",
+                sqlite3.sqlite_version,
+            )
+        self._thread = WriterThread("runherd-store")
+        try:
+            return await self._thread.run(self._open)
+        except BaseException:
+            self._release()
+            raise
+
+    def _open(self) -> Contents:
+        try:
+            self._lock = DirectoryLock.acquire(self._directory)
+        except OSError as error:
+            raise translate_os(error, self._directory) from error
+        self._database, contents = Database.open(self._directory / FILE_NAME, self._limits, self._clock.now())
+        return contents
+
+    async def append(self, events: Sequence[Event]) -> None:
+        """Make ``events`` durable in one transaction. See :class:`Journal`."""
+        thread, database = self._opened()
+        await thread.run(database.append, events)
+        # Not waited for: whoever wrote need not. The next append is after it in line.
+        thread.submit(database.maintain, lambda: thread.is_idle)
+
+    async def backup(self, target: Path, replace: bool = False) -> None:
+        """Write a consistent copy of the store to ``target``, while writes go on; see :func:`copy_database`.
+
+        To restore it, put it in the place of a stopped store's ``store.db`` and move that one's ``store.db-wal`` away.
+        Raises :class:`BackupError`; closing the store ends a backup under way with one.
+        """
+        thread, database = self._opened()
+        cancelled = False
+
+        def let_others_in() -> None:
+            if self._closing or cancelled:
+                raise BackupError(f"the store was closed before the backup {target} was complete")
+            thread.run_pending()
+
+        async with self._exclusive:
+            if self._closing:
+                raise BackupError(f"the store is closed: no backup {target} was made")
+            copying = asyncio.wrap_future(
+                thread.submit(copy_database, database.connection, target, replace, let_others_in)
+            )
+            try:
+                await asyncio.shield(copying)
+            except asyncio.CancelledError:
+                cancelled = True
+                while not copying.done():
+                    with suppress(asyncio.CancelledError):
+                        await asyncio.wait([copying])
+                raise
+
+    async def close(self) -> None:
+        """Empty the log into the file, release file and directory. A backup under way is given up."""
+        self._closing = True
+        async with self._exclusive:
+            if self._database is None:
+                return
+            thread, database = self._opened()
+            try:
+                await thread.run(database.close)
+            finally:
+                self._release()
+
+    def _opened(self) -> tuple[WriterThread, Database]:
+        if self._thread is None or self._database is None:
+            raise RuntimeError("the journal is not open")
+        return self._thread, self._database
+
+    def _release(self) -> None:
+        if self._thread is not None:
+            self._thread.stop()
+        if self._lock is not None:
+            self._lock.release()
+        self._thread = self._lock = self._database = None
