@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import ssl
 
 import aiohttp
@@ -116,9 +118,11 @@ def _rejects_our_certificate(cause: BaseException) -> bool:
 
 
 def _reason(cause: BaseException) -> str:
-    """The system's words for an error of its own; of others the name only, since their text may hold anything."""
+    """The system's or OpenSSL's words; of other errors the name only, since their text may hold anything."""
     if isinstance(cause, ssl.SSLError):
         return cause.reason or "TLS failed"
-    if isinstance(cause, OSError) and cause.strerror:
-        return cause.strerror
+    if isinstance(cause, socket.gaierror):
+        return cause.strerror or "the name can't be resolved"
+    if isinstance(cause, OSError) and cause.errno is not None:
+        return os.strerror(cause.errno)
     return type(cause).__name__
