@@ -46,7 +46,9 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._now = 0.0
         self._selector = _JumpingSelector(self)
         self._order = None if seed is None else random.Random(seed)
-        self._clock_resolution = 1e-9
+        # Timers this close together fire together. Must stay above the precision of a float that counts years in
+        # seconds, else the loop would never take such a late timer for due.
+        self._clock_resolution = 1e-6
 
     def time(self) -> float:
         return self._now

@@ -72,6 +72,13 @@ async def request_head(reader: asyncio.StreamReader) -> bytes:
     return await reader.readuntil(b"\r\n\r\n")
 
 
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Closing without lingering sends a reset."""
+    own: socket.socket = writer.get_extra_info("socket")
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    writer.transport.abort()
+
+
 def secret(url: str, method: str = "POST") -> Request:
     """A request full of what must not show."""
     return Request(method, f"{url}/path?token=secret", SECRETS, b"secret")
@@ -103,15 +110,25 @@ async def test_a_connection_that_is_cut_before_the_answer(listen: Listen, transp
 async def test_a_connection_that_is_reset_before_the_answer(listen: Listen, transport: NetworkTransport) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request_head(reader)
-        # Closing without lingering sends a reset.
-        own: socket.socket = writer.get_extra_info("socket")
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        writer.transport.abort()
+        reset(writer)
 
     url = await listen(script)
     with pytest.raises(ConnectionLostError) as raised:
         await transport.request(secret(url))
     check(raised.value, "the connection was lost: Connection reset by peer", sent=True)
+
+
+async def test_a_connection_that_is_reset_while_we_send(listen: Listen, transport: NetworkTransport) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request_head(reader)
+        reset(writer)
+
+    request = secret(await listen(script))
+    request = Request(request.method, request.url, request.headers, b"secret" * 2**21)
+    with pytest.raises(ConnectionLostError) as raised:
+        await transport.request(request)
+    assert "secret" not in str(raised.value)
+    assert raised.value.request_sent
 
 
 @pytest.mark.parametrize(
