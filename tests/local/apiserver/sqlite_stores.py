@@ -54,7 +54,7 @@ def contents(store: Store) -> dict[str, bytes]:
 
 def query(directory: Path, statement: str) -> list[tuple[object, ...]]:
     """Look into the file of a store that is closed."""
-    with closing(sqlite3.connect(directory / FILE_NAME)) as connection:
+    with closing(sqlite3.connect(directory / FILE_NAME, timeout=0)) as connection:
         rows: list[tuple[object, ...]] = connection.execute(statement).fetchall()
         connection.commit()
         return rows

@@ -169,7 +169,7 @@ class Database:
         """Make events durable and forget what history has no room for, in one transaction."""
         try:
             if self._checkpoint_failed and self._log_size() > MAXIMUM_LOG_SIZE:
-                self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._checkpoint()
             dropped = self._to_drop(events)
             with transaction(self.connection):
                 self._insert(events)
@@ -230,16 +230,16 @@ class Database:
             self.connection.execute("UPDATE state SET id = id")
 
     def maintain(self, is_idle: Callable[[], bool]) -> None:
-        """Keep the log and the file small. Stops early when ``is_idle`` says that something waits."""
-        if self._log_size() < CHECKPOINT_SIZE:
-            return
+        """Keep the log and the file small. Holds up little when ``is_idle`` says that something waits."""
         try:
-            self._checkpoint()
-            while self._scalar("PRAGMA freelist_count") > UNUSED_PAGES:
+            is_full = self._log_size() >= CHECKPOINT_SIZE
+            if is_full:
+                self._checkpoint()
+            # A store that is never idle gives space back too, a little each time its log is emptied.
+            while self._scalar("PRAGMA freelist_count") > UNUSED_PAGES and (is_full or is_idle()):
                 self.connection.execute(f"PRAGMA incremental_vacuum({VACUUM_PAGES})").fetchall()
                 self._checkpoint()
-                if not is_idle():
-                    break
+                is_full = False
         except sqlite3.Error as error:
             # No write is lost by that: they are in the log. A full disk is told to those who write.
             if not self._checkpoint_failed:
