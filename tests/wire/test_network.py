@@ -79,6 +79,17 @@ async def idle_connections_closed(transport: NetworkTransport) -> None:
                         await protocol.closed
 
 
+async def unsent(transport: NetworkTransport) -> asyncio.Transport:
+    """Wait until a connection of the transport has bytes on its hands that nobody takes."""
+    async with asyncio.timeout(10):
+        while True:
+            await asyncio.sleep(0)
+            for call in transport._calls:
+                connection = call.progress.transport
+                if connection is not None and connection.get_write_buffer_size() > 0:
+                    return connection
+
+
 async def request_head(reader: asyncio.StreamReader) -> bytes:
     return await reader.readuntil(b"\r\n\r\n")
 
@@ -442,6 +453,36 @@ async def test_an_error_of_the_callers_own_passes_through_a_stream(listen: Liste
     with pytest.raises(TimeoutError, match="my own"):
         async with transport.stream(Request("GET", await listen(script))):
             raise TimeoutError("my own")
+
+
+@pytest.mark.parametrize("closes", [True, False])
+async def test_nobody_waits_for_a_server_that_does_not_read(closes: bool) -> None:
+    class NotReading(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            transport.pause_reading()
+            peers.append(transport)
+
+    peers: list[asyncio.Transport] = []
+    server = await asyncio.get_running_loop().create_server(NotReading, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    transport = NetworkTransport()
+    call = asyncio.create_task(transport.request(Request("PUT", url, {}, bytes(2**26))))
+    connection = await unsent(transport)
+    async with asyncio.timeout(10):
+        if closes:
+            await transport.close()
+            with pytest.raises(ConnectionLostError, match="the transport is closed"):
+                await call
+        else:
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await transport.close()
+    assert connection.get_write_buffer_size() == 0
+    for peer in peers:
+        peer.abort()
+    server.close()
 
 
 @pytest.mark.parametrize("header", [("X-Odd", "a\r\nX-Injected: secret"), ("X-Odd\n", "secret")])

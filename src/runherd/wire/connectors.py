@@ -30,10 +30,17 @@ _NO_DEADLINE = 86_400.0
 class Progress:
     """How far a call has come."""
 
-    __slots__ = ("request_sent",)
+    __slots__ = ("transport",)
 
     def __init__(self) -> None:
-        self.request_sent = False
+        #: The connection, once there is one: from then on the server may see the request.
+        self.transport: asyncio.Transport | None = None
+
+    def drop_closing(self) -> None:
+        """Let go of a connection that is being closed, without waiting for the server to read what is still unsent."""
+        # A connection that isn't being closed has gone back to the pool, and may be another call's by now.
+        if self.transport is not None and self.transport.is_closing():
+            self.transport.abort()
 
 
 #: The progress of the call that this task is making.
@@ -52,7 +59,7 @@ class _DirectConnector(aiohttp.TCPConnector):
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
     ) -> Connection:
         connection = await super().connect(req, traces, timeout)
-        progress.get().request_sent = True
+        progress.get().transport = connection.transport
         return connection
 
 
@@ -74,7 +81,7 @@ class _SocksConnector(ProxyConnector):
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
     ) -> Connection:
         connection = await super().connect(req, traces, timeout)
-        progress.get().request_sent = True
+        progress.get().transport = connection.transport
         return connection
 
     async def _connect_via_proxy(

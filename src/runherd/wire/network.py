@@ -86,7 +86,7 @@ class NetworkTransport:
             yield stream
         finally:
             self._streams.discard(stream)
-            response.close()
+            stream.leave()
 
     async def close(self) -> None:
         self._closed = True
@@ -153,7 +153,7 @@ class NetworkTransport:
 class _Call:
     """One call from its start until its answer is here; turns what aiohttp raises into our errors."""
 
-    __slots__ = ("_cancelling", "_progress", "_task", "_token", "_transport", "aborted", "proxy", "request", "timeouts")
+    __slots__ = ("_cancelling", "_task", "_token", "_transport", "aborted", "progress", "proxy", "request", "timeouts")
 
     def __init__(self, transport: NetworkTransport, request: Request, timeouts: Timeouts) -> None:
         self._transport = transport
@@ -170,8 +170,8 @@ class _Call:
             raise RuntimeError("a transport can only be called from a task")
         self._task = task
         self._cancelling = task.cancelling()
-        self._progress = Progress()
-        self._token: Token[Progress] = progress.set(self._progress)
+        self.progress = Progress()
+        self._token: Token[Progress] = progress.set(self.progress)
         self._transport._calls.add(self)
         return self
 
@@ -182,7 +182,8 @@ class _Call:
         progress.reset(self._token)
         if error is None:
             return
-        request_sent = self._progress.request_sent
+        self.progress.drop_closing()
+        request_sent = self.progress.transport is not None
         if self.aborted:
             if isinstance(error, asyncio.CancelledError) and self._task.uncancel() > self._cancelling:
                 return  # someone else cancelled the task as well
@@ -224,10 +225,15 @@ class _NetworkStream:
         except Exception as error:
             raise self._translated(error) from None
 
+    def leave(self) -> None:
+        """Close the connection, unless the body was read to its end."""
+        self._response.close()
+        self._call.progress.drop_closing()
+
     def abort(self) -> None:
         """End whoever reads because the transport is being closed."""
         self._aborted = True
-        self._response.close()
+        self.leave()
 
     def _translated(self, error: Exception) -> Exception:
         if self._aborted:
