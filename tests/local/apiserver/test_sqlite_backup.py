@@ -11,9 +11,11 @@ from runherd.local.apiserver import sqlite_backup
 from runherd.local.apiserver.sqlite_errors import BackupError
 from runherd.local.apiserver.sqlite_journal import FILE_NAME
 from runherd.local.apiserver.store import CompactedError, StoreError
-from tests.local.apiserver.sqlite_stores import contents, opened, pod, put, remove
+from runherd.local.apiserver.writer_thread import WriterThread
+from tests.local.apiserver.sqlite_stores import contents, opened, pod, put, query, remove
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LATEST = "SELECT name, max(revision) FROM versions GROUP BY name"
 
 
 def restore(backup: Path, directory: Path) -> None:
@@ -41,26 +43,40 @@ async def test_writes_go_on_during_a_backup_which_is_as_of_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_backup, "STEP_PAGES", 1)
+    run_pending = WriterThread.run_pending
+    steps = 0
+
+    def run_pending_and_one_more(thread: WriterThread) -> None:
+        """After each of the first steps something is written, if need be by waiting for it."""
+        nonlocal steps
+        steps += 1
+        if steps <= 60:
+            job = thread._jobs.get(timeout=60)
+            assert job is not None
+            job()
+        run_pending(thread)
+
+    monkeypatch.setattr(WriterThread, "run_pending", run_pending_and_one_more)
     async with opened(tmp_path / "data") as (store, journal):
-        await asyncio.gather(*(store.write(pod(f"{n}"), put(b"x" * 9000)) for n in range(300)))
+        await asyncio.gather(*(store.write(pod(f"{n:03}"), put(b"x" * 9000)) for n in range(300)))
         backup = asyncio.ensure_future(journal.backup(tmp_path / "backup"))
         written = 0
         while not backup.done():
-            # Each of these is acknowledged while the backup is under way: it waits for one step, not for all.
-            await store.write(pod(f"{written % 300}"), put(b"y" * 9000))
+            await store.write(pod(f"{written % 300:03}"), put(b"%d" % written * 2000))
             written += 1
         await backup
-        assert written > 50
-        current = contents(store)
+        last = store.revision
+        assert steps > 300
     restore(tmp_path / "backup", tmp_path / "restored")
+    # Of the writes, which were made one after the other, it has the first so many and no other.
+    revisions = {str(name): int(str(revision)) for name, revision in query(tmp_path / "restored", LATEST)}
+    expected = {f"{n:03}": n + 2 for n in range(300)}
+    copied = max(revisions.values())
+    assert 302 + 25 <= copied <= last
+    expected |= {f"{(revision - 302) % 300:03}": revision for revision in range(302, copied + 1)}
+    assert revisions == expected
     async with opened(tmp_path / "restored") as (store, _):
-        restored = contents(store)
-    # Consistent: of the writes, made one after the other, it has the first so many and no other.
-    copied = [restored[f"pods default/{n}"][:1] for n in range(300)]
-    assert restored.keys() == current.keys()
-    if written <= 300:
-        assert copied == sorted(copied, reverse=True)
-    assert written - 2 <= copied.count(b"y") or written > 300
+        assert store.count("pods") == 300
 
 
 async def test_a_restored_backup_repeats_no_revision_even_with_a_clock_that_stands(tmp_path: Path) -> None:
@@ -123,6 +139,37 @@ async def test_a_backup_to_where_nothing_can_be_written_is_refused(tmp_path: Pat
         with pytest.raises(BackupError, match="can't be written"):
             await journal.backup(tmp_path / "missing" / "backup")
         await store.write(pod("a"), put())
+
+
+async def test_a_snapshot_is_a_backup_that_nobody_else_sees(tmp_path: Path) -> None:
+    async with opened(tmp_path / "data") as (store, journal):
+        await store.write(pod("a"), put(b"x" * 1_000_000))
+        chunks = await journal.snapshot()
+        assert {path.name for path in (tmp_path / "data").iterdir()} == {"store.db", "store.db-wal", "lock"}
+        await store.write(pod("b"), put())
+        content = b"".join([chunk async for chunk in chunks])
+    (tmp_path / "restored").mkdir()
+    (tmp_path / "restored" / FILE_NAME).write_bytes(content)
+    async with opened(tmp_path / "restored") as (store, _):
+        assert contents(store) == {"pods default/a": b"x" * 1_000_000}
+
+
+async def test_a_snapshot_ends_with_an_error_when_the_store_is_closed(tmp_path: Path) -> None:
+    async with opened(tmp_path / "data") as (store, journal):
+        await store.write(pod("a"), put(b"x" * 1_000_000))
+        chunks = await journal.snapshot()
+        assert len(await anext(chunks)) > 0
+        await store.close()
+        with pytest.raises(BackupError, match="closed"):
+            await anext(chunks)
+
+
+async def test_what_a_killed_backup_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / f".{FILE_NAME}.abc.partial").write_bytes(b"secret")
+    (tmp_path / "else.partial").write_bytes(b"not ours")
+    async with opened(tmp_path):
+        assert not (tmp_path / f".{FILE_NAME}.abc.partial").exists()
+        assert (tmp_path / "else.partial").exists()
 
 
 @pytest.mark.parametrize("by", ["cancelling", "closing"])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from runherd.local.apiserver.data_directory import DirectoryLock
-from runherd.local.apiserver.sqlite_backup import copy_database
+from runherd.local.apiserver.sqlite_backup import copy_database, open_copy, remove_partial_copies
 from runherd.local.apiserver.sqlite_database import Database
 from runherd.local.apiserver.sqlite_errors import BackupError, translate_os
 from runherd.local.apiserver.sqlite_schema import has_wal_reset_bug
@@ -24,6 +25,10 @@ log = logging.getLogger(__name__)
 
 #: The store's file in its data directory.
 FILE_NAME = "store.db"
+#: Bytes of a snapshot that are read at a time.
+SNAPSHOT_CHUNK = 2**18
+
+T = TypeVar("T")
 
 
 def sqlite_store(directory: Path, clock: Clock, limits: Limits | None = None) -> tuple[Store, SqliteJournal]:
@@ -78,7 +83,9 @@ class SqliteJournal:
             self._lock = DirectoryLock.acquire(self._directory)
         except OSError as error:
             raise translate_os(error, self._directory) from error
-        self._database, contents = Database.open(self._directory / FILE_NAME, self._limits, self._clock.now())
+        path = self._directory / FILE_NAME
+        remove_partial_copies(path)
+        self._database, contents = Database.open(path, self._limits, self._clock.now())
         return contents
 
     async def append(self, events: Sequence[Event]) -> None:
@@ -94,22 +101,42 @@ class SqliteJournal:
         To restore it, put it in the place of a stopped store's ``store.db`` and move that one's ``store.db-wal`` away.
         Raises :class:`BackupError`; closing the store ends a backup under way with one.
         """
+        _, database = self._opened()
+        await self._copy(lambda between_steps: copy_database(database.connection, target, replace, between_steps))
+
+    async def snapshot(self) -> AsyncIterator[bytes]:
+        """The bytes of a backup, as of now, without a file that others see. Raises :class:`BackupError`.
+
+        Takes as much space beside the store as the store does, until the iterator is closed.
+        """
         thread, database = self._opened()
+        file = await self._copy(lambda between_steps: open_copy(database.connection, database.path, between_steps))
+
+        async def chunks() -> AsyncIterator[bytes]:
+            with file:
+                while chunk := await thread.run(file.read, SNAPSHOT_CHUNK):
+                    yield chunk
+                    if self._closing:
+                        raise BackupError("the store was closed before all of the backup was read")
+
+        return chunks()
+
+    async def _copy(self, copy: Callable[[Callable[[], None]], T]) -> T:
+        """Run a copy on the thread, with a function to call between its steps. Only returns when it has ended."""
+        thread, _ = self._opened()
         cancelled = False
 
         def let_others_in() -> None:
             if self._closing or cancelled:
-                raise BackupError(f"the store was closed before the backup {target} was complete")
+                raise BackupError("the store was closed before the backup was complete")
             thread.run_pending()
 
         async with self._exclusive:
             if self._closing:
-                raise BackupError(f"the store is closed: no backup {target} was made")
-            copying = asyncio.wrap_future(
-                thread.submit(copy_database, database.connection, target, replace, let_others_in)
-            )
+                raise BackupError("the store is closed: no backup was made")
+            copying = asyncio.wrap_future(thread.submit(copy, let_others_in))
             try:
-                await asyncio.shield(copying)
+                return await asyncio.shield(copying)
             except asyncio.CancelledError:
                 cancelled = True
                 while not copying.done():

@@ -23,12 +23,15 @@ class WriterThread:
 
     def __init__(self, name: str) -> None:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._stopped = False
         # As a daemon, so that a process that ends without closing the store ends: that loses nothing acknowledged.
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Run the function on the thread, after all that were submitted before."""
+        """Run the function on the thread, after all that were submitted before. Raises once it has been stopped."""
+        if self._stopped:
+            raise RuntimeError("the writer thread has been stopped")
         future: Future[T] = Future()
 
         def job() -> None:
@@ -65,7 +68,8 @@ class WriterThread:
             job()
 
     def stop(self) -> None:
-        """End the thread. All jobs must have ended."""
+        """End the thread, after all that were submitted."""
+        self._stopped = True
         self._jobs.put(None)
         self._thread.join()
 
