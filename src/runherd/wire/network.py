@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Token
 from functools import lru_cache
@@ -101,36 +101,30 @@ class NetworkTransport:
         """Send, and return once the headers of the answer have come."""
         request = call.request
         target = Target.parse(request.url)
-        headers = request.headers
-        socks, proxy, proxy_headers = None, None, None
-        if self._proxies is not None and (server := self._proxies.proxy_for(target)) is not None:
-            call.proxy = server
-            if server.scheme == "socks5":
-                socks = server
-            else:
-                proxy = URL(server.url, encoded=True)
-                if server.authorization is not None:
-                    # The proxy sees the headers of an http request, and of an https request only those of CONNECT.
-                    proxy_headers = {"Proxy-Authorization": server.authorization}
-                    if target.scheme == "http":
-                        headers = CIMultiDict(headers)
-                        headers.update(proxy_headers)
+        server = None if self._proxies is None else self._proxies.proxy_for(target)
+        call.proxy = server
+        headers, proxy, proxy_headers = request.headers, None, None
+        if server is not None and server.scheme != "socks5":
+            proxy = URL(server.url, encoded=True)
+            headers, proxy_headers = _with_credentials(headers, server, target)
+        session = self._session(server if proxy is None else None)
         body = request.body
-        response = await self._session(socks).request(
+        response = await session.request(
             request.method,
             URL(target.url, encoded=True),
             headers=headers,
             data=io.BytesIO(body) if len(body) > _WRITE_IN_PIECES_ABOVE else body or None,
             allow_redirects=False,
             timeout=_client_timeout(call.timeouts),
-            ssl=self._tls or _default_tls(),
+            # Loading the system's roots takes a while, so it is left until they are needed.
+            ssl=self._tls or (_default_tls() if target.scheme == "https" or proxy is not None else True),
             server_hostname=self._server_hostname,
             proxy=proxy,
             proxy_headers=proxy_headers,
         )
         if response.status == 407 and proxy is not None and target.scheme == "http":
             response.close()
-            raise proxy_refused(request, call.proxy, response.status)
+            raise proxy_refused(request, server, response.status)
         return response
 
     def _session(self, socks: ProxyServer | None) -> aiohttp.ClientSession:
@@ -239,6 +233,20 @@ class _NetworkStream:
         if self._aborted:
             return closed(self._call.request, request_sent=True)
         return translated(error, self._call.request, self._call.timeouts, self._call.proxy, request_sent=True)
+
+
+def _with_credentials(
+    headers: Mapping[str, str], proxy: ProxyServer, target: Target
+) -> tuple[Mapping[str, str], Mapping[str, str] | None]:
+    """The headers of the request and those for the proxy alone: our credentials are in the ones that the proxy sees."""
+    if proxy.authorization is None:
+        return headers, None
+    credentials = {"Proxy-Authorization": proxy.authorization}
+    if target.scheme == "https":
+        return headers, credentials  # they go with CONNECT
+    combined = CIMultiDict(headers)
+    combined.update(credentials)
+    return combined, None
 
 
 def _decoded_headers(response: aiohttp.ClientResponse) -> CIMultiDictProxy[str]:

@@ -117,7 +117,8 @@ class Transport(Protocol):
     """Sends requests. Safe to use from many tasks at once; every call has its own deadlines.
 
     A response of any status is a result, never an exception. Only what kept the response from coming is raised, as a
-    :class:`TransportError`. Cancelling the calling task closes the connection that the call was using.
+    :class:`TransportError`; a URL or a header that can't be sent is a ``ValueError``. Cancelling the calling task
+    closes the connection that the call was using.
     """
 
     async def request(self, request: Request, timeouts: Timeouts = ...) -> Response:
