@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
 
 from runherd.simulator.errors import ServiceError
 from runherd.simulator.faults import FaultKind
@@ -27,7 +26,6 @@ class ModelRunner:
         self._id, self._token = decode_jit_config(jit_config)
         self._version = version
         self._runner: Runner | None = None
-        self._attending = ExitStack()
         self._changed = asyncio.Event()
 
     def connect(self) -> None:
@@ -39,7 +37,7 @@ class ModelRunner:
         ):
             raise self._pool.outdated(runner, self._version)
         self._runner = self._pool.connect(self._id, self._token, self._version, self._changed.set)
-        self._attending.enter_context(self._pool.attending(self._runner))
+        self._pool.attend(self._runner)
 
     async def next_job(self) -> Job:
         """Wait for the job. Raises :class:`ServiceError` 404 when the registration is removed meanwhile."""
@@ -69,22 +67,19 @@ class ModelRunner:
         """Report the job's end, which ends the registration too. Raises :class:`ServiceError` 404 without a job."""
         self._simulator.service.timers.run_due()
         self._pool.finish(self._connected(), result)
-        self._attending.close()
+        self._leave()
 
     def disconnect(self) -> None:
         """End the connection. The registration stays, unless there is a job: then the runner is lost with it."""
-        if self._runner is not None:
-            self._attending.close()
-            self._pool.disconnect(self._runner)
-            self._runner = None
+        runner = self._leave()
+        if runner is not None:
+            self._pool.disconnect(runner)
 
     def crash(self) -> None:
         """End without a word. The service notices an idle runner's end at once, a busy one's after a while."""
-        runner = self._runner
+        runner = self._leave()
         if runner is not None and runner.job is None:
-            self.disconnect()
-        self._attending.close()
-        self._runner = None
+            self._pool.disconnect(runner)
 
     async def run(
         self,
@@ -110,6 +105,12 @@ class ModelRunner:
             self.crash()
             raise
         return 0
+
+    def _leave(self) -> Runner | None:
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            self._pool.leave(runner)
+        return runner
 
     async def _wait(self) -> None:
         self._changed.clear()

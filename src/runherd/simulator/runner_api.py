@@ -97,18 +97,20 @@ class _RunnerApi:
 
             return unsubscribe
 
-        with self._service.runners.attending(runner):
-            try:
-                while True:
-                    news = self._news(runner, has_job=has_job)
-                    if news or not await wait_for_wake(subscribe, deadline):
-                        return json_response(news)
-            except asyncio.CancelledError:
-                # The program is gone. One that waited for a job is free to come back, and its job (if one was given to
-                # it just now) will be missed in time.
-                if runner.job is None:
-                    self._service.runners.disconnect(runner)
-                raise
+        self._service.runners.attend(runner)
+        try:
+            while True:
+                news = self._news(runner, has_job=has_job)
+                if news or not await wait_for_wake(subscribe, deadline):
+                    return json_response(news)
+        except asyncio.CancelledError:
+            # The program is gone. One that waited for a job is free to come back, and its job (if one was given to it
+            # just now) will be missed in time.
+            if runner.job is None:
+                self._service.runners.disconnect(runner)
+            raise
+        finally:
+            self._service.runners.leave(runner)
 
     async def finish(self, call: Call) -> Response:
         given = call.decode(_RunnerCall)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from random import Random
 
@@ -180,17 +179,16 @@ class RunnerPool:
         if not runner.attended:
             runner.timer = self._timers.after(self._settings.lost_runner_timeout, partial(self.lose, runner))
 
-    @contextmanager
-    def attending(self, runner: Runner) -> Iterator[None]:
-        """While the context lasts, a call of the runner's program is held open, and it doesn't get lost."""
+    def attend(self, runner: Runner) -> None:
+        """A call of the runner's program is held open now: until :meth:`leave` it can't get lost."""
         runner.attended += 1
         self.heard_of(runner)
-        try:
-            yield
-        finally:
-            runner.attended -= 1
-            if runner.connected:
-                self.heard_of(runner)
+
+    def leave(self, runner: Runner) -> None:
+        """The call that :meth:`attend` spoke of is over."""
+        runner.attended -= 1
+        if runner.connected:
+            self.heard_of(runner)
 
     def disconnect(self, runner: Runner) -> None:
         """The connection ended. With a job the runner counts as lost; without one it may come back."""
