@@ -12,7 +12,7 @@ import yaml
 from runherd.local.apiserver.errors import ApiError, unsupported_media_type
 from runherd.local.apiserver.negotiation import JSON, YAML
 
-__all__ = ["MAX_BODY_SIZE", "check_size", "duplicate_fields", "media_type_of", "parse"]
+__all__ = ["MAX_BODY_SIZE", "check_size", "duplicate_fields", "media_type_of", "parse", "request_too_large"]
 
 #: In bytes; the real server's own bound.
 MAX_BODY_SIZE = 3 * 2**20
@@ -20,10 +20,15 @@ MAX_BODY_SIZE = 3 * 2**20
 _MAX_NODES = 1_000_000
 
 
+def request_too_large() -> ApiError:
+    """The refusal of a body that is too large."""
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {MAX_BODY_SIZE}", details={})
+
+
 def check_size(body: bytes) -> None:
     """Raises a 413 for a body that is too large."""
     if len(body) > MAX_BODY_SIZE:
-        raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {MAX_BODY_SIZE}", details={})
+        raise request_too_large()
 
 
 def media_type_of(content_type: str, accepted: tuple[str, ...] = (JSON, YAML)) -> str:

@@ -100,24 +100,44 @@ def _version_errors(spec: Object) -> Iterator[FieldError]:
     if len(set(names)) != len(names):
         yield invalid_value("spec.versions", versions, "must contain unique version names")
     for index, version in enumerate(versions):
-        path = f"spec.versions[{index}]"
         name = version.get("name", "")
         if _DNS_1035.fullmatch(name) is None:
-            yield invalid_value(f"{path}.name", name, "a DNS-1035 label must match [a-z]([-a-z0-9]*[a-z0-9])?")
-        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+            text = "a DNS-1035 label must match [a-z]([-a-z0-9]*[a-z0-9])?"
+            yield invalid_value(f"spec.versions[{index}].name", name, text)
+    # What all versions share is checked, and named, as if it stood outside of them.
+    yield from _schema_parts(versions)
+    for field, check in (("additionalPrinterColumns", _column_errors), ("selectableFields", _selectable_errors)):
+        parts = [version.get(field) or () for version in versions]
+        for index, entries in enumerate(_distinct(parts)):
+            path = f"spec.{field}" if _are_same(parts) else f"spec.versions[{index}].{field}"
+            for position, entry in enumerate(entries):
+                yield from check(entry, f"{path}[{position}]")
+
+
+def _schema_parts(versions: Sequence[Object]) -> Iterator[FieldError]:
+    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
+    for index, schema in enumerate(schemas):
         if schema is None:
-            yield required(f"{path}.schema.openAPIV3Schema", "schemas are required")
-        else:
-            yield from _root_schema_errors(schema, f"{path}.schema.openAPIV3Schema")
-        for position, column in enumerate(version.get("additionalPrinterColumns") or ()):
-            yield from _column_errors(column, f"{path}.additionalPrinterColumns[{position}]")
-        for position, selectable in enumerate(version.get("selectableFields") or ()):
-            try:
-                simple_path(selectable.get("jsonPath", ""))
-            except JsonPathError as error:
-                yield invalid_value(
-                    f"{path}.selectableFields[{position}].jsonPath", selectable.get("jsonPath", ""), str(error)
-                )
+            yield required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")
+    for index, schema in enumerate(_distinct(schemas)):
+        path = "spec.validation" if _are_same(schemas) else f"spec.versions[{index}].schema"
+        if schema is not None:
+            yield from _root_schema_errors(schema, f"{path}.openAPIV3Schema")
+
+
+def _are_same(parts: Sequence[Any]) -> bool:
+    return all(part == parts[0] for part in parts)
+
+
+def _distinct(parts: Sequence[Any]) -> Sequence[Any]:
+    return parts[:1] if _are_same(parts) else parts
+
+
+def _selectable_errors(selectable: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    try:
+        simple_path(selectable.get("jsonPath", ""))
+    except JsonPathError as error:
+        yield invalid_value(f"{path}.jsonPath", selectable.get("jsonPath", ""), str(error))
 
 
 def _column_errors(column: Mapping[str, Any], path: str) -> Iterator[FieldError]:

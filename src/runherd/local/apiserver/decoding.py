@@ -65,6 +65,8 @@ def read_object(kind: Kind, body: bytes, content_type: str, validation: FieldVal
     Raises a 400 for what is no object of the kind, or (``Strict``) has unknown or duplicate fields.
     """
     value = read_body(body, content_type, kind)
+    if value is None and not kind.is_custom:
+        value = {}
     check_kind(kind, value)
     try:
         unknown = conform(kind, value)

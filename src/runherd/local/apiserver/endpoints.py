@@ -74,10 +74,11 @@ class Endpoints:
         if target.subresource:
             return await self._subresource(request, kind, target, query)
         match (request.method, bool(target.name)):
-            case ("GET" | "HEAD", named):
-                if query.flag("watch"):
-                    return self._watch(request, kind, target, query)
-                return self._get(request, kind, target, query) if named else self._list(request, kind, target, query)
+            case ("GET" | "HEAD", True):
+                return self._get(request, kind, target, query)
+            case ("GET" | "HEAD", False):
+                read = self._watch if query.flag("watch") else self._list
+                return read(request, kind, target, query)
             case ("POST", False):
                 return await self._create(request, kind, target, query)
             case ("PUT", True):
@@ -105,7 +106,7 @@ class Endpoints:
 
     def _watch(self, request: Request, kind: Kind, target: Target, query: Query) -> StreamingResponse:
         representation = negotiate(_accept(request), _FORMS)
-        selection = Selection.read(kind, target.namespace, query, target.name)
+        selection = Selection.read(kind, target.namespace, query)
         options = WatchOptions.read(query)
         render: Callable[[Record], bytes] | None = None
         if representation.form == "Table":

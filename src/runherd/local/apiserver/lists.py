@@ -84,26 +84,25 @@ class Selection:
 
     kind: Kind
     namespace: str = ""
-    name: str = ""
     labels: Predicate | None = None
     fields: Predicate | None = None
 
     @classmethod
-    def read(cls, kind: Kind, namespace: str, query: Query, name: str = "") -> Selection:
+    def read(cls, kind: Kind, namespace: str, query: Query) -> Selection:
         """Raises a 400 for selectors that can't be understood."""
         supported = frozenset({"metadata.name", *kind.selectable})
         if kind.namespaced:
             supported |= {"metadata.namespace"}
         labels = parse_label_selector(query.text("labelSelector"))
-        return cls(kind, namespace, name, labels, parse_field_selector(query.text("fieldSelector"), supported))
+        return cls(kind, namespace, labels, parse_field_selector(query.text("fieldSelector"), supported))
 
     @property
     def is_filtered(self) -> bool:
         """Whether objects are left out by what they contain."""
-        return self.labels is not None or self.fields is not None or bool(self.name)
+        return self.labels is not None or self.fields is not None
 
     def covers(self, key: Key) -> bool:
-        return (not self.namespace or key.namespace == self.namespace) and (not self.name or key.name == self.name)
+        return not self.namespace or key.namespace == self.namespace
 
     def matches(self, record: Record) -> bool:
         """Whether a record of the right place passes the selectors."""
@@ -188,7 +187,7 @@ def list_page(store: Store, selection: Selection, options: ListOptions) -> Page:
     except CompactedError as error:
         raise _expired(options, after) from error
     at = revision if revision is not None else store.revision
-    selected = (record for record in found if selection.covers(record.key) and selection.matches(record))
+    selected = (record for record in found if selection.matches(record))
     if not options.limit:
         return Page(list(selected), at)
     records = list(islice(selected, options.limit))

@@ -77,8 +77,8 @@ _CONFIG_KEY_HINT = _hint(
 )
 
 
-def _too_long(value: str, limit: int) -> list[str]:
-    return [f"must be no more than {limit} characters"] if len(value) > limit else []
+def _too_long(value: str, limit: int, unit: str = "characters") -> list[str]:
+    return [f"must be no more than {limit} {unit}"] if len(value) > limit else []
 
 
 def dns_label_problems(value: str) -> list[str]:
@@ -128,14 +128,14 @@ def qualified_name_problems(value: str) -> list[str]:
     if not name:
         problems.append("name part must be non-empty")
     else:
-        problems += [f"name part {problem}" for problem in _too_long(name, _MAX_LABEL)]
+        problems += [f"name part {problem}" for problem in _too_long(name, _MAX_LABEL, "bytes")]
     if _name_part.fullmatch(name) is None:
         problems.append(_NAME_PART_HINT)
     return problems
 
 
 def label_value_problems(value: str) -> list[str]:
-    problems = _too_long(value, _MAX_LABEL)
+    problems = _too_long(value, _MAX_LABEL, "bytes")
     if value and _name_part.fullmatch(value) is None:
         problems.append(_VALUE_HINT)
     return problems

@@ -22,7 +22,7 @@ MAX_JSON_PATCH_OPERATIONS = 10_000
 
 
 def apply_json_patch(target: Any, operations: Any) -> Any:
-    """``target`` with the operations applied. Raises a 422 where one fails, a 400 where it is malformed."""
+    """``target`` with the operations applied. Raises a 422 where one fails, a 400 where they are no list."""
     if not isinstance(operations, list):
         raise bad_request("error decoding patch: a JSON patch is a list of operations")
     if len(operations) > MAX_JSON_PATCH_OPERATIONS:
@@ -33,8 +33,6 @@ def apply_json_patch(target: Any, operations: Any) -> Any:
         )
     try:
         return jsonpatch.JsonPatch(operations).apply(target)
-    except jsonpatch.InvalidJsonPatch as error:
-        raise bad_request(f"error decoding patch: {error}") from error
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError) as error:
         raise ApiError(
             422, "Invalid", f"the server rejected our request due to an error in our request: {error}"

@@ -139,17 +139,22 @@ class Registry:
             finalizers.append(crds.CLEANUP_FINALIZER)
 
     def _conflict(self, group: str, names: Object) -> tuple[str, str] | None:
-        """The reason and the first of the names that another kind of the group has."""
+        """The reason why names are not accepted, and the name of another kind of the group."""
         others = [kind for kind in self._kinds.values() if kind.group == group]
         resources = {name for kind in others for name in (kind.plural, kind.singular, *kind.short_names)}
         kinds = {name for kind in others for name in (kind.kind, kind.list_kind)}
-        for field, taken in (("plural", resources), ("singular", resources), ("kind", kinds), ("listKind", kinds)):
+        conflict = None
+        # As on the real server, the last conflict is the one that is told.
+        for field, taken in (("plural", resources), ("singular", resources)):
             if names.get(field) in taken:
-                return f"{field[0].upper()}{field[1:]}Conflict", names[field]
+                conflict = f"{field.capitalize()}Conflict", names[field]
         for name in names.get("shortNames") or ():
             if name in resources:
-                return "ShortNamesConflict", name
-        return None
+                conflict = "ShortNamesConflict", name
+        for field, reason in (("kind", "KindConflict"), ("listKind", "ListKindConflict")):
+            if names.get(field) in kinds:
+                conflict = reason, names[field]
+        return conflict
 
 
 def _version_priority(version: str) -> tuple[int, int, int, str]:

@@ -101,7 +101,8 @@ class Responses:
     def page(self, kind: Kind, page: Page, representation: Representation, include: str = "") -> Response:
         """One page of a list."""
         metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
-        if page.continue_token:
+        # Lists of custom kinds have the field in any case.
+        if page.continue_token or kind.is_custom:
             metadata["continue"] = page.continue_token
         if page.remaining:
             metadata["remainingItemCount"] = page.remaining

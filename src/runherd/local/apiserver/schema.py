@@ -101,6 +101,24 @@ class Schema:
         return any(child is not None and (child.default is not _UNSET or child.has_defaults) for child in below)
 
     @cached_property
+    def has_keyed_lists(self) -> bool:
+        """Whether this or anything below is a list that is a set, or a map by some of its items' fields."""
+        if self._resolved.get("x-kubernetes-list-type") in {"set", "map"}:
+            return True
+        below = [*self.properties.values(), self.additional, self.items]
+        return any(child is not None and child.has_keyed_lists for child in below)
+
+    def identity_of(self, item: Any) -> Any:
+        """What tells an item of this list from the others; None where they may repeat."""
+        match self._resolved.get("x-kubernetes-list-type"):
+            case "set":
+                return item
+            case "map" if isinstance(item, dict):
+                keys = self._resolved.get("x-kubernetes-list-map-keys") or ()
+                return {key: item[key] for key in keys if key in item}
+        return None
+
+    @cached_property
     def patch_strategies(self) -> frozenset[str]:
         """``merge``, ``retainKeys``, ``replace``: how a strategic merge patch treats the field."""
         return frozenset(filter(None, str(self._resolved.get("x-kubernetes-patch-strategy", "")).split(",")))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
 
+from multidict import CIMultiDict
+
 from runherd.local.apiserver import discovery, openapi
+from runherd.local.apiserver.bodies import MAX_BODY_SIZE, request_too_large
 from runherd.local.apiserver.endpoints import Endpoints
 from runherd.local.apiserver.errors import ApiError, bad_request, method_not_allowed, unsupported_feature
 from runherd.local.apiserver.expiry import EventExpiry
@@ -17,7 +21,7 @@ from runherd.local.apiserver.negotiation import Form, negotiate
 from runherd.local.apiserver.registry import Registry
 from runherd.local.apiserver.responses import failure, plain_text, value_response
 from runherd.local.apiserver.store import Key, Store, StoreError, StoreFullError
-from runherd.local.apiserver.targets import Query, parse_target, split_url
+from runherd.local.apiserver.targets import Query, Target, parse_target, split_url
 from runherd.local.apiserver.watches import Watches
 from runherd.local.apiserver.writes import Writes
 from runherd.wire.clock import Clock, SystemClock
@@ -35,7 +39,8 @@ _AGGREGATED: frozenset[Form] = frozenset({"APIGroupDiscoveryList"})
 class ApiServer:
     """Holds objects and answers requests about them; :meth:`handle` is a ``wire`` handler.
 
-    With a ``token``, requests must bear it (health and version apart). ``pod_logs`` is asked for the logs of pods.
+    With a ``token``, requests must bear it (health and version apart). ``pod_logs`` is asked for the logs of pods,
+    ``snapshot`` for the bytes of a backup, which is read at ``/runherd/backup`` (``SqliteJournal.snapshot``).
     Events are deleted ``event_lifetime`` seconds after their last write.
     """
 
@@ -47,11 +52,13 @@ class ApiServer:
         clock: Clock | None = None,
         token: str | None = None,
         pod_logs: PodLogs | None = None,
+        snapshot: Callable[[], Awaitable[AsyncIterator[bytes]]] | None = None,
         event_lifetime: float = 3600.0,
     ) -> None:
         clock = clock or SystemClock()
         self._store = store
         self._token = token
+        self._snapshot = snapshot
         self._registry = Registry(store, clock)
         self._writes = Writes(store, clock, random)
         self._watches = Watches(store, random)
@@ -62,6 +69,14 @@ class ApiServer:
         self._expiry = EventExpiry(store, self._registry, self._writes, event_lifetime)
         self._chores = (self._garbage, self._namespaces, self._definitions, self._expiry)
         self._is_ready = False
+
+    #: Larger bodies are refused unread, with :meth:`too_large`.
+    body_limit = MAX_BODY_SIZE
+
+    @staticmethod
+    def too_large(request: Request) -> Response:
+        """The answer to a request whose body is larger than ``body_limit``."""
+        return failure(request_too_large())
 
     async def start(self) -> None:
         """Open the store and begin to work. Raises :class:`StoreError` when the store can't be used."""
@@ -111,11 +126,13 @@ class ApiServer:
         self._authenticate(request)
         if segments[0] == "openapi":
             return self._openapi(request, segments)
+        if segments == ["runherd", "backup"]:
+            return await self._backup(request)
         target = parse_target(segments)
         if target is not None and target.resource:
             kind = self._registry.get(target.group, target.version, target.resource)
             if kind is None:
-                return plain_text("404 page not found\n", 404)
+                return self._unknown(target)
             return await self._endpoints.answer(request, kind, target, Query(query_text))
         return self._discovery(request, segments)
 
@@ -125,6 +142,12 @@ class ApiServer:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
             raise ApiError(401, "Unauthorized", "Unauthorized")
+
+    def _unknown(self, target: Target) -> Response:
+        """Built-in groups say so in their own words; everything else is nobody's."""
+        if any(not kind.is_custom for kind in self._registry.in_version(target.group, target.version)):
+            raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
+        return plain_text("404 page not found\n", 404)
 
     def _root(self, request: Request) -> Response:
         self._authenticate(request)
@@ -175,6 +198,18 @@ class ApiServer:
         if found is None:
             return plain_text("404 page not found\n", 404)
         return value_response(found, negotiate(request.headers.get("Accept", "")))
+
+    async def _backup(self, request: Request) -> StreamingResponse:
+        if request.method != "GET":
+            raise method_not_allowed()
+        if self._snapshot is None:
+            raise ApiError(404, "NotFound", "this server keeps its objects in memory: there is nothing to back up")
+        try:
+            chunks = await self._snapshot()
+        except StoreError as error:
+            raise ApiError(503, "ServiceUnavailable", str(error)) from None
+        headers = CIMultiDict({"Content-Type": "application/octet-stream", "Cache-Control": "no-store"})
+        return StreamingResponse(200, chunks, headers)
 
     async def _create_system_namespaces(self) -> None:
         kind = self._registry.get("", "v1", "namespaces")

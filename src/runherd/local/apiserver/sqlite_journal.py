@@ -15,7 +15,7 @@ from runherd.local.apiserver.sqlite_backup import copy_database, open_copy, remo
 from runherd.local.apiserver.sqlite_database import Database
 from runherd.local.apiserver.sqlite_errors import BackupError, translate_os
 from runherd.local.apiserver.sqlite_schema import has_wal_reset_bug
-from runherd.local.apiserver.store import Contents, Event, Limits, Store
+from runherd.local.apiserver.store import Contents, Event, Limits, Store, StoreClosedError
 from runherd.local.apiserver.writer_thread import WriterThread
 from runherd.wire.clock import Clock
 
@@ -123,7 +123,6 @@ class SqliteJournal:
 
     async def _copy(self, copy: Callable[[Callable[[], None]], T]) -> T:
         """Run a copy on the thread, with a function to call between its steps. Only returns when it has ended."""
-        thread, _ = self._opened()
         cancelled = False
 
         def let_others_in() -> None:
@@ -132,8 +131,7 @@ class SqliteJournal:
             thread.run_pending()
 
         async with self._exclusive:
-            if self._closing:
-                raise BackupError("the store is closed: no backup was made")
+            thread, _ = self._opened()
             copying = asyncio.wrap_future(thread.submit(copy, let_others_in))
             try:
                 return await asyncio.shield(copying)
@@ -148,17 +146,15 @@ class SqliteJournal:
         """Empty the log into the file, release file and directory. A backup under way is given up."""
         self._closing = True
         async with self._exclusive:
-            if self._database is None:
-                return
-            thread, database = self._opened()
-            try:
-                await thread.run(database.close)
-            finally:
-                self._release()
+            if self._thread is not None and self._database is not None:
+                try:
+                    await self._thread.run(self._database.close)
+                finally:
+                    self._release()
 
     def _opened(self) -> tuple[WriterThread, Database]:
         if self._thread is None or self._database is None:
-            raise RuntimeError("the journal is not open")
+            raise StoreClosedError("the store is not open")
         return self._thread, self._database
 
     def _release(self) -> None:

@@ -6,7 +6,7 @@ import base64
 import binascii
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ import msgspec
 
 from runherd.local.apiserver.errors import (
     FieldError,
+    duplicate,
     invalid_value,
     not_supported,
     required,
@@ -23,6 +24,7 @@ from runherd.local.apiserver.errors import (
     too_many,
     type_invalid,
 )
+from runherd.local.apiserver.schema import Schema
 
 __all__ = ["SchemaError", "Validator"]
 
@@ -36,25 +38,81 @@ class Validator:
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         """Raises :class:`SchemaError` for a schema that can't be used."""
+        self._schema = _translated(schema)
+        self._lists = Schema(schema)
         try:
-            self._validator = jsonschema_rs.Draft4Validator(
-                _translated(schema), formats=_FORMATS, validate_formats=True
-            )
+            self._validator = jsonschema_rs.Draft4Validator(self._schema, formats=_FORMATS, validate_formats=True)
         except ValueError as error:
             raise SchemaError(str(error)) from error
 
-    def check(self, value: Any, path: str = "") -> list[FieldError]:
-        """What is wrong with ``value``, which is found at ``path`` of its object; empty when nothing is."""
-        if self._validator.is_valid(value):
-            return []
-        found = [_worded(error, path) for error in self._validator.iter_errors(value)]
-        return sorted((each for group in found for each in group), key=lambda error: error.field)
+    def check(self, value: Any) -> list[FieldError]:
+        """What is wrong with an object; empty when nothing is."""
+        errors: list[FieldError] = []
+        if not self._validator.is_valid(value):
+            found = _without_repetition(list(self._validator.iter_errors(value)))
+            errors = sorted((each for error in found for each in self._worded(error)), key=lambda each: each.field)
+        return errors + (list(_list_errors(value, self._lists, "")) if self._lists.has_keyed_lists else [])
+
+    def _worded(self, error: jsonschema_rs.ValidationError) -> list[FieldError]:
+        """The real server's causes for one finding."""
+        field = _joined(error.instance_path)
+        if error.kind.name == "type":
+            return _wrong_type(field, error, self._node(error.schema_path))
+        if error.kind.name in {"anyOf", "oneOf"}:
+            nearest = [cause for each in _nearest(error) for cause in self._worded(each)]
+            return [_combination(field, error), *nearest]
+        return [_value_error(field, error.instance, error.kind)]
+
+    def _node(self, path: Sequence[str | int]) -> Mapping[str, Any]:
+        """The part of the schema whose keyword (the path's last step) has failed."""
+        node: Any = self._schema
+        for step in path[:-1]:
+            node = node[step]
+        return dict(node)
+
+
+#: Of these the real server tells the first that fails.
+_STRING_KEYWORDS = ("maxLength", "minLength", "pattern")
+
+
+def _without_repetition(errors: list[jsonschema_rs.ValidationError]) -> list[jsonschema_rs.ValidationError]:
+    failed = {(tuple(error.instance_path), error.kind.name) for error in errors}
+
+    def comes_first(error: jsonschema_rs.ValidationError) -> bool:
+        name = error.kind.name
+        if name not in _STRING_KEYWORDS:
+            return True
+        before = _STRING_KEYWORDS[: _STRING_KEYWORDS.index(name)]
+        return not any((tuple(error.instance_path), each) in failed for each in before)
+
+    return [error for error in errors if comes_first(error)]
+
+
+def _list_errors(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
+    """What comes twice in lists that are sets, or maps by some of their items' fields."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            child = schema.at(key)
+            if child is not None and child.has_keyed_lists:
+                yield from _list_errors(item, child, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        seen: list[Any] = []
+        for index, item in enumerate(value):
+            identity = schema.identity_of(item)
+            if identity is not None:
+                if identity in seen:
+                    yield duplicate(f"{path}[{index}]", identity)
+                seen.append(identity)
+            if schema.items is not None and schema.items.has_keyed_lists:
+                yield from _list_errors(item, schema.items, f"{path}[{index}]")
 
 
 _KEPT = (
     "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength", "minLength", "pattern", "maxItems",
     "minItems", "uniqueItems", "multipleOf", "maxProperties", "minProperties",
 )  # fmt: skip
+#: Kept in a translated schema for the wording; it means nothing to the validator.
+_FORMAT = "x-format"
 _INTEGER_BITS = {"int32": 32, "int64": 64}
 
 
@@ -67,6 +125,7 @@ def _translated(schema: Mapping[str, Any]) -> dict[str, Any]:
     if schema.get("type") == "string" and schema.get("format") in _FORMATS:
         result["format"] = schema["format"]
     if schema.get("type") == "integer" and schema.get("format") in _INTEGER_BITS:
+        result[_FORMAT] = schema["format"]
         limit = 2 ** (_INTEGER_BITS[schema["format"]] - 1)
         result.setdefault("minimum", -limit)
         result.setdefault("maximum", limit - 1)
@@ -88,79 +147,85 @@ def _translated(schema: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _worded(error: jsonschema_rs.ValidationError, path: str) -> list[FieldError]:
-    """The real server's causes for one finding. (It reads ``spec.a in body`` and the like; that is kept.)"""
-    field = path + _joined(error.instance_path, path)
-    value = error.instance
-    limits: dict[str, Any] = error.kind.as_dict()
+def _wrong_type(field: str, error: jsonschema_rs.ValidationError, schema: Mapping[str, Any]) -> list[FieldError]:
+    expected, found = _expected(error.kind.as_dict()), _type_of(error.instance)
+    errors = []
+    if _FORMAT in schema and not isinstance(error.instance, str | list) and error.instance is not None:
+        # A number's form is checked before its type.
+        expected, found = schema[_FORMAT], "float64" if isinstance(error.instance, float) else ""
+        if found:
+            text = f"Checked value must be of type integer with format {expected} in {field}"
+            errors.append(invalid_value("<nil>", "", text))
+    text = f'{field} in body must be of type {expected}: "{found}"'
+    return [*errors, type_invalid(field, found, text)]
+
+
+def _combination(field: str, error: jsonschema_rs.ValidationError) -> FieldError:
+    """No alternative fits, or too many do. The real server doesn't name the field, as a field."""
+    if error.kind.name == "anyOf":
+        return invalid_value("<nil>", "", f'"{field}" must validate at least one schema (anyOf)')
+    alternatives: list[list[Any]] = error.kind.as_dict().get("context") or []
+    fitting = sum(not findings for findings in alternatives)
+    told = f"Found {fitting} valid alternatives" if fitting else "Found none valid"
+    return invalid_value("<nil>", "", f'"{field}" must validate one and only one schema (oneOf). {told}')
+
+
+def _nearest(error: jsonschema_rs.ValidationError) -> list[jsonschema_rs.ValidationError]:
+    """The findings of the alternative that the value fits best: the one with the fewest."""
+    alternatives: list[list[jsonschema_rs.ValidationError]] = error.kind.as_dict().get("context") or [[]]
+    return min(alternatives, key=len)
+
+
+_BOUNDS = {
+    "maximum": "less than or equal to",
+    "exclusiveMaximum": "less than",
+    "minimum": "greater than or equal to",
+    "exclusiveMinimum": "greater than",
+}
+
+
+def _value_error(field: str, value: Any, kind: jsonschema_rs.ValidationErrorKind) -> FieldError:
+    limits: dict[str, Any] = kind.as_dict()
     where = f"{field} in body"
-    match error.kind.name:
+    name = kind.name
+    if name in _BOUNDS:
+        return invalid_value(field, value, f"{where} should be {_BOUNDS[name]} {_number(limits['limit'])}")
+    size = len(value) if isinstance(value, list | dict) else 0
+    match name:
         case "required":
-            return [required(f"{field}.{limits['property']}" if field else limits["property"])]
-        case "type":
-            found = _type_of(value)
-            return [type_invalid(field, found, f'{where} must be of type {_expected(limits)}: "{found}"')]
+            return required(f"{field}.{limits['property']}" if field else limits["property"])
         case "enum":
-            options = [o for o in limits["options"] if o is not None]
-            return [
-                not_supported(
-                    field, value, [o if isinstance(o, str) else msgspec.json.encode(o).decode() for o in options]
-                )
-            ]
+            options = [option for option in limits["options"] if option is not None]
+            return not_supported(field, value, [o if isinstance(o, str) else _json(o) for o in options])
         case "maxLength":
-            return [too_long(field, limits["limit"])]
+            return too_long(field, limits["limit"])
         case "minLength":
-            return [invalid_value(field, value, f"{where} should be at least {limits['limit']} chars long")]
+            return invalid_value(field, value, f"{where} should be at least {limits['limit']} chars long")
         case "pattern":
-            return [invalid_value(field, value, f"{where} should match '{limits['pattern']}'")]
+            return invalid_value(field, value, f"{where} should match '{limits['pattern']}'")
         case "format":
-            detail = f"{where} must be of type {limits['format']}: {msgspec.json.encode(value).decode()}"
-            return [invalid_value(field, value, detail)]
-        case "maximum":
-            return [invalid_value(field, value, f"{where} should be less than or equal to {_number(limits['limit'])}")]
-        case "exclusiveMaximum":
-            return [invalid_value(field, value, f"{where} should be less than {_number(limits['limit'])}")]
-        case "minimum":
-            return [
-                invalid_value(field, value, f"{where} should be greater than or equal to {_number(limits['limit'])}")
-            ]
-        case "exclusiveMinimum":
-            return [invalid_value(field, value, f"{where} should be greater than {_number(limits['limit'])}")]
+            return type_invalid(field, value, f"{where} must be of type {limits['format']}: {_json(value)}")
         case "multipleOf":
-            return [invalid_value(field, value, f"{where} should be a multiple of {_number(limits['multiple_of'])}")]
+            return invalid_value(field, value, f"{where} should be a multiple of {_number(limits['multiple_of'])}")
         case "maxItems" | "maxProperties":
-            size = len(value) if isinstance(value, list | dict) else 0
-            return [too_many(field, size, limits["limit"])]
+            return too_many(field, size, limits["limit"])
         case "minItems":
-            return [invalid_value(field, value, f"{where} should have at least {limits['limit']} items")]
+            return invalid_value(field, size, f"{where} should have at least {limits['limit']} items")
         case "minProperties":
-            return [invalid_value(field, value, f"{where} should have at least {limits['limit']} properties")]
-        case "uniqueItems":
-            return [invalid_value(field, value, f"{where} shouldn't contain duplicates")]
-        case "anyOf":
-            nearest = _nearest(limits, path)
-            return [invalid_value(field, "", f'"{field}" must validate at least one schema (anyOf)'), *nearest]
-        case "oneOf":
-            text = f'"{field}" must validate one and only one schema (oneOf). '
-            if "OneOfNotValid" in type(error.kind).__name__:
-                return [invalid_value(field, "", f"{text}Found none valid"), *_nearest(limits, path)]
-            return [invalid_value(field, "", f"{text}Found several valid alternatives")]
+            return invalid_value(field, size, f"{where} should have at least {limits['limit']} properties")
         case "not":
-            return [invalid_value(field, "", f'"{field}" must not validate the schema (not)')]
-    return [invalid_value(field, value, error.message)]
+            return invalid_value("<nil>", "", f'"{field}" must not validate the schema (not)')
+    return invalid_value(field, value, str(name))
 
 
-def _nearest(limits: Mapping[str, Any], path: str) -> list[FieldError]:
-    """The causes of the alternative that the value fits best: the one with the fewest findings."""
-    alternatives: list[list[jsonschema_rs.ValidationError]] = limits.get("context") or [[]]
-    best = min(alternatives, key=len)
-    return [cause for error in best for cause in _worded(error, path)]
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
-def _joined(parts: Iterable[str | int], prefix: str) -> str:
+def _joined(parts: Iterable[str | int]) -> str:
     path = ""
     for part in parts:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path or prefix else part
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
     return path
 
 

@@ -158,11 +158,7 @@ class Watch:
     def _initial(self) -> list[bytes]:
         selection = self._selection
         records = self._store.list(selection.kind.resource, selection.namespace)
-        lines = [
-            event_line("ADDED", self._value(record))
-            for record in records
-            if selection.covers(record.key) and selection.matches(record)
-        ]
+        lines = [event_line("ADDED", self._value(record)) for record in records if selection.matches(record)]
         return [b"".join(lines[start : start + _BATCH]) for start in range(0, len(lines), _BATCH)]
 
     async def _following(self, cursor: Cursor) -> AsyncIterator[bytes]:

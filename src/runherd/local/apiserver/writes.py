@@ -127,7 +127,8 @@ class Writes:
                 raise _uid_conflict(kind, key, sent_uid, old["metadata"]["uid"])
             if not sent_version and not kind.allows_unconditional_update:
                 error = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-                raise invalid(kind.group, kind.kind, key.name, [error])
+                # The real server names the resource here where it names the kind everywhere else.
+                raise invalid(kind.group, kind.plural, key.name, [error])
             if sent_version and sent_version != current.revision:
                 raise conflict(kind.group, kind.plural, key.name)
             return self._replace(kind, new, old, subresource, revision)
