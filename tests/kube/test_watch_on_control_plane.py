@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from random import Random
-from typing import Any
 
 import pytest
 
 from runherd.api.core import CONFIG_MAPS, ROLE_BINDINGS, ConfigMap
 from runherd.kube.client import Client
+from runherd.kube.config import ClientConfig
 from runherd.kube.dynamic import dynamic_resource
 from runherd.kube.errors import AlreadyExistsError, ApiError, GoneError
 from runherd.kube.patch import MergePatch
 from runherd.kube.retry import RetryPolicy
 from runherd.kube.watch import WatchEvent
 from runherd.wire.retry import Backoff
+from runherd.wire.tls import client_context
 from runherd.wire.transport import ConnectionLostError, TransportError
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.plugin import ControlPlaneFactory
@@ -329,64 +331,71 @@ class Codes:
         """Not looked at."""
 
 
+LEVELS = dynamic_resource(
+    "flowcontrol.apiserver.k8s.io", "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", namespaced=False
+)
+SCHEMAS = dynamic_resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
+
+
+@asynccontextmanager
+async def one_request_at_a_time(client: Client, namespace: str, group: str) -> AsyncIterator[None]:
+    """Lets ``group`` work in ``namespace``, and the server refuse its requests while it is busy with another of it."""
+    limited = {"nominalConcurrencyShares": 0, "lendablePercent": 0, "limitResponse": {"type": "Reject"}}
+    everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "clusterScope": True}
+    rule = {"subjects": [{"kind": "Group", "group": {"name": group}}], "resourceRules": [everything]}
+    schema = {"matchingPrecedence": 5, "priorityLevelConfiguration": {"name": group}, "rules": [rule]}
+    subject = {"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": group}
+    role = {"kind": "ClusterRole", "apiGroup": "rbac.authorization.k8s.io", "name": "edit"}
+    binding = {"metadata": {"name": group}, "subjects": [subject], "roleRef": role}
+    await client.create(ROLE_BINDINGS, binding, namespace)
+    await client.create(LEVELS, {"metadata": {"name": group}, "spec": {"type": "Limited", "limited": limited}})
+    await client.create(SCHEMAS, {"metadata": {"name": group}, "spec": schema})
+    try:
+        async with client.watch(SCHEMAS, field_selector=f"metadata.name={group}") as events:
+            async for event in events:
+                if event.type != "BOOKMARK" and event.object.body.get("status", {}).get("conditions"):
+                    break  # the server has taken notice
+        yield
+    finally:
+        await client.delete(SCHEMAS, group)
+        await client.delete(LEVELS, group)
+
+
+@asynccontextmanager
+async def endless_request(config: ClientConfig, path: str) -> AsyncIterator[None]:
+    """Keeps the server busy with a create whose body never comes."""
+    tls = client_context(
+        roots=config.certificate_authority,
+        system_roots=False,
+        certificate=config.client_certificate,
+        key=config.client_key,
+    )
+    host, port = config.server.removeprefix("https://").split(":")
+    _, writer = await asyncio.open_connection(host, int(port), ssl=tls)
+    head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{{"
+    writer.write(head.encode())
+    await writer.drain()
+    try:
+        yield
+    finally:
+        writer.transport.abort()
+
+
 async def test_a_server_that_sheds_load_is_asked_again_when_it_says_so(
     client: Client, control_plane: ControlPlane, namespace: str
 ) -> None:
-    flow_control: Any = _flow_control()
     user = config_of(control_plane.kubeconfig("hurried", ["hurried"]))
-    await client.create(*_role_binding(namespace))
     codes = Codes()
-    async with client_of(user, codes) as hurried:
-        assert await hurried.list(CONFIG_MAPS, namespace) is not None
-        for resource, body in flow_control:
-            await client.create(resource, body)
-        try:
-            # The server takes a moment to apply its new rules.
-            async with asyncio.timeout(60):
-                while not codes.limited.is_set():
-                    asking = asyncio.create_task(hurried.list(CONFIG_MAPS, namespace))
-                    await asyncio.wait(
-                        [asking, asyncio.ensure_future(codes.limited.wait())], return_when=asyncio.FIRST_COMPLETED
-                    )
-        finally:
-            for resource, body in reversed(flow_control):
-                await client.delete(resource, body["metadata"]["name"])
-        assert (await asking).resource_version
-        assert codes.codes[-1] == "200"
-
-
-def _flow_control() -> list[tuple[Any, dict[str, Any]]]:
-    """Rules by which the server lets nothing of the group ``hurried`` through."""
-    group = "flowcontrol.apiserver.k8s.io"
-    levels = dynamic_resource(
-        group, "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", namespaced=False
-    )
-    schemas = dynamic_resource(group, "v1", "flowschemas", "FlowSchema", namespaced=False)
-    limited = {
-        "nominalConcurrencyShares": 0,
-        "lendablePercent": 0,
-        "borrowingLimitPercent": 0,
-        "limitResponse": {"type": "Reject"},
-    }
-    rule = {
-        "subjects": [{"kind": "Group", "group": {"name": "hurried"}}],
-        "resourceRules": [
-            {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "clusterScope": True}
-        ],
-    }
-    return [
-        (levels, {"metadata": {"name": "hurried"}, "spec": {"type": "Limited", "limited": limited}}),
-        (
-            schemas,
-            {
-                "metadata": {"name": "hurried"},
-                "spec": {"matchingPrecedence": 5, "priorityLevelConfiguration": {"name": "hurried"}, "rules": [rule]},
-            },
-        ),
-    ]
-
-
-def _role_binding(namespace: str) -> tuple[Any, dict[str, Any], str]:
-    subject = {"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "hurried"}
-    role = {"kind": "ClusterRole", "apiGroup": "rbac.authorization.k8s.io", "name": "view"}
-    return ROLE_BINDINGS, {"metadata": {"name": "hurried"}, "subjects": [subject], "roleRef": role}, namespace
+    async with one_request_at_a_time(client, namespace, "hurried"), client_of(user, codes) as hurried:
+        async with endless_request(user, f"/api/v1/namespaces/{namespace}/configmaps"):
+            # The first ones may come before the endless one does.
+            while not codes.limited.is_set():
+                creating = asyncio.create_task(
+                    hurried.create(CONFIG_MAPS, {"metadata": {"generateName": "x-"}}, namespace)
+                )
+                limited = asyncio.create_task(codes.limited.wait())
+                await asyncio.wait([creating, limited], return_when=asyncio.FIRST_COMPLETED)
+                limited.cancel()
+            assert not creating.done()
+        assert (await creating).metadata.name
+    assert codes.codes[-1] == "201"
