@@ -55,11 +55,10 @@ class Index(Generic[T]):
 
     def replace(self, key: Request, old: T | None, new: T | None) -> None:
         """The object at ``key`` was ``old`` (``None``: there was none) and is ``new`` (``None``: is gone)."""
-        after = () if new is None else tuple(self._values_of(new))
-        if old is not None:
-            for value in self._values_of(old):
-                if value not in after:
-                    self._remove(key, value)
+        before = set() if old is None else set(self._values_of(old))
+        after = set() if new is None else set(self._values_of(new))
+        for value in before - after:
+            self._remove(key, value)
         if new is not None:
             for value in after:
                 self._buckets.setdefault((key.namespace, value), {})[key] = new
