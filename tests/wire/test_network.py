@@ -19,6 +19,7 @@ from runherd.wire.transport import (
     Timeouts,
     TransportError,
 )
+from tests.wire.conftest import Skip, skip_until_done, soon
 
 #: What a server does on each connection.
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -61,11 +62,6 @@ async def transport() -> AsyncIterator[NetworkTransport]:
     transport = NetworkTransport()
     yield transport
     await transport.close()
-
-
-async def soon(event: asyncio.Event) -> None:
-    async with asyncio.timeout(10):
-        await event.wait()
 
 
 async def idle_connections_closed(transport: NetworkTransport) -> None:
@@ -291,17 +287,30 @@ async def test_plain_http_from_a_server_that_should_speak_tls(listen: Listen, tr
     check(raised.value, f"no connection to {url.removeprefix('https://')}: WRONG_VERSION_NUMBER", sent=False)
 
 
-async def test_a_handshake_that_never_ends_meets_the_deadline(listen: Listen, transport: NetworkTransport) -> None:
+@pytest.mark.parametrize(
+    ("timeouts", "text"),
+    [
+        (Timeouts(connect=1000, total=None), "no connection within 1000 s"),
+        (Timeouts(connect=None, total=1000), "not answered within 1000 s"),
+    ],
+)
+async def test_a_handshake_that_never_ends_meets_the_deadline(
+    listen: Listen, transport: NetworkTransport, skip: Skip, timeouts: Timeouts, text: str
+) -> None:
+    begun = asyncio.Event()
+
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        begun.set()
         await reader.read()
 
     url = (await listen(script)).replace("http:", "https:")
+    call = asyncio.create_task(transport.request(secret(url), timeouts))
+    await soon(begun)
+    skip(1001)
     with pytest.raises(DeadlineExceededError) as raised:
-        await transport.request(secret(url), Timeouts(connect=0.05))
-    check(raised.value, "no connection within 0.05 s", sent=False)
-    with pytest.raises(DeadlineExceededError) as raised:
-        await transport.request(secret(url), Timeouts(connect=None, total=0.05))
-    check(raised.value, "not answered within 0.05 s", sent=False)
+        await call
+    check(raised.value, text, sent=False)
 
 
 # Slow servers.
@@ -310,46 +319,63 @@ async def test_a_handshake_that_never_ends_meets_the_deadline(listen: Listen, tr
 @pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbeg"])
 @pytest.mark.parametrize(
     ("timeouts", "text"),
-    [(Timeouts(total=0.05), "not answered within 0.05 s"), (Timeouts(idle=0.05), "nothing came for 0.05 s")],
+    [
+        (Timeouts(total=1000), "not answered within 1000 s"),
+        (Timeouts(total=None, idle=1000), "nothing came for 1000 s"),
+    ],
 )
 async def test_a_server_that_falls_silent_meets_the_deadline(
-    listen: Listen, transport: NetworkTransport, begun: bytes, timeouts: Timeouts, text: str
+    listen: Listen, transport: NetworkTransport, skip: Skip, begun: bytes, timeouts: Timeouts, text: str
 ) -> None:
-    ended = asyncio.Event()
+    asked, ended = asyncio.Event(), asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request_head(reader)
+        await reader.readexactly(len(b"secret"))
         writer.write(begun)
+        asked.set()
         await reader.read()
         ended.set()
 
+    call = asyncio.create_task(transport.request(secret(await listen(script)), timeouts))
+    await soon(asked)
+    await skip_until_done(skip, 1001, call)
     with pytest.raises(DeadlineExceededError) as raised:
-        await transport.request(secret(await listen(script)), timeouts)
+        await call
     check(raised.value, text, sent=True)
     await soon(ended)  # the connection is closed
 
 
-async def test_a_server_that_keeps_talking_meets_no_idle_deadline(listen: Listen, transport: NetworkTransport) -> None:
+async def test_a_server_that_keeps_talking_meets_no_idle_deadline(
+    listen: Listen, transport: NetworkTransport, skip: Skip
+) -> None:
+    go_on: asyncio.Queue[None] = asyncio.Queue()
+
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request_head(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n")
         for _ in range(6):
-            await asyncio.sleep(0.2)
+            await go_on.get()
             writer.write(b".")
 
-    response = await transport.request(Request("GET", await listen(script)), Timeouts(idle=1.0, total=None))
-    assert response.body == b"......"
+    async with transport.stream(Request("GET", await listen(script)), Timeouts(total=None, idle=1000)) as stream:
+        chunks = aiter(stream.chunks())
+        for _ in range(6):
+            skip(600)
+            go_on.put_nowait(None)
+            assert await anext(chunks) == b"."
 
 
-async def test_the_total_counts_while_nobody_reads(listen: Listen, transport: NetworkTransport) -> None:
+async def test_the_total_counts_while_nobody_reads(listen: Listen, transport: NetworkTransport, skip: Skip) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request_head(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n")
         await reader.read()
 
-    async with transport.stream(Request("GET", await listen(script)), Timeouts(total=0.05)) as stream:
-        await asyncio.sleep(0.1)
-        with pytest.raises(DeadlineExceededError, match="not answered"):
+    async with transport.stream(Request("GET", await listen(script)), Timeouts(total=1000)) as stream:
+        skip(1001)
+        await asyncio.sleep(0)
+        with pytest.raises(DeadlineExceededError, match="not answered within 1000 s"):
             await stream.read()
 
 

@@ -10,15 +10,11 @@ import pytest
 from runherd.wire.network import NetworkTransport
 from runherd.wire.server import Server
 from runherd.wire.transport import ConnectError, ConnectionLostError, Request, Response, StreamingResponse
+from tests.wire.conftest import soon
 
 
 async def echo_url(request: Request) -> Response:
     return Response(200, body=f"{request.method} {request.url}".encode())
-
-
-async def soon(event: asyncio.Event) -> None:
-    async with asyncio.timeout(10):
-        await event.wait()
 
 
 class Pausing:

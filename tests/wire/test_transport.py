@@ -17,7 +17,7 @@ from runherd.wire.transport import (
     StreamingResponse,
     Timeouts,
 )
-from tests.wire.conftest import Connect
+from tests.wire.conftest import Connect, Skip, following, skip_until_done, soon
 
 JSON = CIMultiDict({"Content-Type": "application/json"})
 
@@ -28,16 +28,6 @@ OF_THE_CONNECTION = {"connection", "date", "transfer-encoding"}
 def visible(headers: object) -> dict[str, str]:
     assert hasattr(headers, "items")
     return {name.lower(): value for name, value in headers.items() if name.lower() not in OF_THE_CONNECTION}
-
-
-async def soon(event: asyncio.Event) -> None:
-    """Wait for what must happen; far longer than it takes, so that only a failure is slow."""
-    async with asyncio.timeout(10):
-        await event.wait()
-
-
-async def next_of(chunks: AsyncIterator[bytes]) -> bytes:
-    return await anext(chunks)
 
 
 class Recorder:
@@ -469,43 +459,64 @@ async def test_cancelling_a_call_cancels_its_handler(connect: Connect) -> None:
     await soon(hanging.cancelled)
 
 
-@pytest.mark.parametrize(
+DEADLINES = pytest.mark.parametrize(
     ("timeouts", "text"),
-    [(Timeouts(total=0.05), "not answered within 0.05 s"), (Timeouts(idle=0.05), "nothing came for 0.05 s")],
+    [
+        (Timeouts(total=1000), "not answered within 1000 s"),
+        (Timeouts(total=None, idle=1000), "nothing came for 1000 s"),
+        (Timeouts(total=1000, idle=5000), "not answered within 1000 s"),
+        (Timeouts(total=5000, idle=1000), "nothing came for 1000 s"),
+    ],
 )
+
+
+@DEADLINES
 async def test_a_deadline_before_the_answer_cancels_the_handler(
-    connect: Connect, timeouts: Timeouts, text: str
+    connect: Connect, skip: Skip, timeouts: Timeouts, text: str
 ) -> None:
     hanging = Hanging()
     transport, url = await connect(hanging)
+    call = asyncio.create_task(transport.request(Request("GET", f"{url}/path?token=secret"), timeouts))
+    await soon(hanging.called)
+    skip(999)
+    await asyncio.sleep(0)
+    assert not call.done()
+    skip(2)
     with pytest.raises(DeadlineExceededError) as raised:
-        await transport.request(Request("GET", f"{url}/path?token=secret"), timeouts)
+        await call
     assert str(raised.value) == f"GET {url}/path: {text}"
     assert raised.value.request_sent
+    assert call.cancelling() == 0
     await soon(hanging.cancelled)
 
 
-@pytest.mark.parametrize(
-    ("timeouts", "text"),
-    [(Timeouts(total=0.05), "not answered within 0.05 s"), (Timeouts(idle=0.05), "nothing came for 0.05 s")],
-)
-async def test_a_deadline_within_the_answer_closes_its_chunks(connect: Connect, timeouts: Timeouts, text: str) -> None:
+@DEADLINES
+async def test_a_deadline_within_the_answer_closes_its_chunks(
+    connect: Connect, skip: Skip, timeouts: Timeouts, text: str
+) -> None:
     endless = Endless()
     transport, url = await connect(endless)
     async with transport.stream(Request("GET", url), timeouts) as stream:
         chunks = aiter(stream.chunks())
         assert await anext(chunks) == b"event\n"
+        waiting = asyncio.create_task(following(chunks))
+        await asyncio.sleep(0)
+        skip(1001)
         with pytest.raises(DeadlineExceededError) as raised:
-            await anext(chunks)
+            await waiting
     assert str(raised.value) == f"GET {url}/: {text}"
     await soon(endless.closed)
 
 
-async def test_a_deadline_holds_for_a_body_that_is_read_whole(connect: Connect) -> None:
+@pytest.mark.parametrize("timeouts", [Timeouts(total=1000), Timeouts(total=None, idle=1000)])
+async def test_a_deadline_holds_for_a_body_that_is_read_whole(connect: Connect, skip: Skip, timeouts: Timeouts) -> None:
     endless = Endless()
     transport, url = await connect(endless)
+    call = asyncio.create_task(transport.request(Request("GET", url), timeouts))
+    await soon(endless.began)
+    await skip_until_done(skip, 1001, call)
     with pytest.raises(DeadlineExceededError):
-        await transport.request(Request("GET", url), Timeouts(total=0.05))
+        await call
     await soon(endless.closed)
 
 
@@ -547,7 +558,7 @@ async def test_closing_ends_the_streams_that_are_open(connect: Connect) -> None:
     async with transport.stream(Request("GET", url)) as stream:
         chunks = aiter(stream.chunks())
         await anext(chunks)
-        waiting = asyncio.create_task(next_of(chunks))
+        waiting = asyncio.create_task(following(chunks))
         await asyncio.sleep(0)
         await transport.close()
         with pytest.raises(ConnectionLostError, match="the transport is closed"):
