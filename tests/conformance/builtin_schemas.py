@@ -2,8 +2,8 @@
 
     python -m tests.conformance.builtin_schemas DIRECTORY
 
-writes it anew from a directory that holds the group versions' documents, named as Kubernetes' own source tree names
-them (``api__v1_openapi.json``). The suite checks on the real control plane that the two still agree.
+writes it anew from a directory that holds the group versions' documents as the server gives them, in files named
+``api__v1_openapi.json`` and so on. The suite checks on the real control plane that the two still agree.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from runherd import __version__
+from runherd.cli.apiserver import apiserver
 from runherd.cli.crds import crds
 from runherd.cli.simulator import simulator
 
@@ -17,5 +18,6 @@ def main() -> None:
     """Run ephemeral GitHub Actions runners at scale, on Kubernetes or on one machine."""
 
 
+main.add_command(apiserver)
 main.add_command(crds)
 main.add_command(simulator)

@@ -208,7 +208,7 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
     ),
     "secrets": (NAME, Column("Type", _text("type")), Column("Data", _size("data")), AGE),
     "configmaps": (NAME, Column("Data", _size("data", "binaryData")), AGE),
-    "serviceaccounts": (NAME, Column("Secrets", _size("secrets")), AGE),
+    "serviceaccounts": (NAME, AGE),
     "events": (
         Column("Last Seen", _last_seen),
         Column("Type", _text("type")),

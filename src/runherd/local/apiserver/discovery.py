@@ -110,7 +110,9 @@ def aggregated(registry: Registry, *, core: bool) -> Object:
 
 
 def _aggregated_resource(kind: Kind) -> Object:
-    response_kind = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    # Built-in kinds leave it to the reader that they are of the group and version that they are listed under.
+    group_version = (kind.group, kind.version) if kind.is_custom else ("", "")
+    response_kind = {"group": group_version[0], "version": group_version[1], "kind": kind.kind}
     resource: Object = {
         "resource": kind.plural,
         "responseKind": response_kind,

@@ -223,7 +223,7 @@ def _mount_errors(mount: dict[str, Any], path: str, volumes: set[str], mounted: 
 
 def _choice(path: str, value: str, choices: Sequence[str]) -> Iterator[FieldError]:
     if value not in choices:
-        yield not_supported(path, value, sorted(choices))
+        yield not_supported(path, value, choices)
 
 
 def _validate_update(new: Object, old: Object) -> Sequence[FieldError]:

@@ -288,13 +288,18 @@ class Store:
         self._unsettled: dict[Key, asyncio.Future[None]] = {}
         self._queue: list[tuple[Event, asyncio.Future[None]]] = []
         self._committer: asyncio.Task[None] | None = None
+        self._opened = False
         self._closed = False
 
     async def open(self) -> None:
-        """Load what the journal holds. Raises :class:`StoreError` when it can't be trusted."""
-        if self._journal is None:
+        """Load what the journal holds; once, later calls do nothing.
+
+        Raises :class:`StoreError` when it can't be trusted.
+        """
+        if self._journal is None or self._opened:
             return
         contents = await self._journal.load()
+        self._opened = True
         self.revision = self._assigned = max(contents.revision, self.FIRST_REVISION)
         self._started_at = contents.events[0].revision - 1 if contents.events else self.revision
         known = [*(event.revision for event in contents.events), self.revision]
@@ -309,7 +314,12 @@ class Store:
             self._bucket(event.record.key.resource).remember(event)
 
     async def close(self) -> None:
-        """Settle all writes that have been decided, then close the journal. Later writes raise StoreClosedError."""
+        """Settle all writes that have been decided, then close the journal; once, later calls do nothing.
+
+        Later writes raise :class:`StoreClosedError`.
+        """
+        if self._closed:
+            return
         self._closed = True
         if self._committer is not None:
             await self._committer
