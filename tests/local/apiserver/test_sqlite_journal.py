@@ -126,6 +126,17 @@ async def test_revisions_go_up_when_the_clock_goes_back(tmp_path: Path) -> None:
         assert (await store.write(pod("b"), put())).revision > shown
 
 
+async def test_what_reads_showed_is_remembered_even_if_nothing_was_written(tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    left.mkdir()
+    async with opened(tmp_path / "data", NOON) as (store, _):
+        shown = store.revision
+        for name in (FILE_NAME, f"{FILE_NAME}-wal"):
+            (left / name).write_bytes((tmp_path / "data" / name).read_bytes())
+    async with opened(left, NOON - timedelta(days=1)) as (store, _):
+        assert (await store.write(pod("a"), put())).revision > shown
+
+
 async def test_files_are_private_and_a_clean_stop_leaves_one(tmp_path: Path) -> None:
     directory = tmp_path / "new" / "data"
     async with opened(directory) as (store, _):

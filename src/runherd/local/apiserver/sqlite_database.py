@@ -23,7 +23,7 @@ from runherd.local.apiserver.sqlite_errors import (
     translate_os,
 )
 from runherd.local.apiserver.sqlite_schema import BACKUP_ID, STORE_ID, checksum, transaction
-from runherd.local.apiserver.store import Contents, Event, EventType, Key, Limits, Record, StoreError
+from runherd.local.apiserver.store import Contents, Event, EventType, Key, Limits, Record, StoreError, StoreFullError
 
 __all__ = ["Database"]
 
@@ -125,11 +125,21 @@ class Database:
             log.info("%s is a restored backup: revisions go on after %d", self.path, start)
         # A backup is a file in one piece until here.
         self.connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        self._claim(start)
         records, events = self._read(compacted)
         self._history.extend(events)
         self._history_size = sum(len(event.record.value) for event in events)
         self._revision = start
         return Contents(start, list(records.values()), events)
+
+    def _claim(self, start: int) -> None:
+        """Note the revision that reads get until the first write: the next start must not go below it."""
+        try:
+            self.connection.execute("UPDATE state SET revision = ?", (start,))
+        except sqlite3.Error as error:
+            # Reading is possible on a full disk.
+            if not isinstance(translate(error, self.path), StoreFullError):
+                raise
 
     def _restore(self, start: int) -> None:
         """Turn a backup into a store whose next revision comes after ``start``, without history."""

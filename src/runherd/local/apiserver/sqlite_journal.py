@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -49,7 +50,7 @@ class SqliteJournal:
     """Keeps a store in ``store.db`` in a directory of its own.
 
     Opening starts at a revision above all that this file, or a copy of it, may ever have handed out (see
-    ``docs/embedded-api-server.md``): the clock in microseconds, or what the file holds when that is more.
+    ``docs/embedded-api-server-storage.md``): the clock in microseconds, or what the file holds when that is more.
     """
 
     def __init__(self, directory: Path, clock: Clock, limits: Limits) -> None:
@@ -93,7 +94,7 @@ class SqliteJournal:
         thread, database = self._opened()
         await thread.run(database.append, events)
         # Not waited for: whoever wrote need not. The next append is after it in line.
-        thread.submit(database.maintain, lambda: thread.is_idle)
+        thread.submit(database.maintain, lambda: thread.is_idle).add_done_callback(_log_failure)
 
     async def backup(self, target: Path, replace: bool = False) -> None:
         """Write a consistent copy of the store to ``target``, while writes go on; see :func:`copy_database`.
@@ -163,3 +164,9 @@ class SqliteJournal:
         if self._lock is not None:
             self._lock.release()
         self._thread = self._lock = self._database = None
+
+
+def _log_failure(maintenance: Future[None]) -> None:
+    error = maintenance.exception()
+    if error is not None:
+        log.error("the maintenance of the store failed, which is a defect; nothing is lost", exc_info=error)
