@@ -125,6 +125,29 @@ async def test_a_body_in_chunks_counts_against_the_limit() -> None:
     await server.close()
 
 
+async def test_a_client_may_ask_before_it_sends_a_body() -> None:
+    server = Server(echo_url)
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+    async with asyncio.timeout(10):
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"body")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 OK\r\n")
+    writer.close()
+    await server.close()
+
+
+async def test_requests_that_cannot_be_parsed_are_not_quoted(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server(echo_url)
+    await server.start()
+    answer = await raw(server, b"GET / HTTP/1.1\r\nHost: h\r\nAuthorization : Bearer secret\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.0 400 ")
+    assert "Error handling request from 127.0.0.1" in caplog.text
+    assert "secret" not in caplog.text
+    await server.close()
+
+
 async def test_a_client_that_vanishes_cancels_the_handler() -> None:
     pausing = Pausing()
     server = Server(pausing)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from runherd.wire.answering import DEFAULT_BODY_LIMIT, Answering, close_chunks, too_large
 from runherd.wire.target import Target, describe
@@ -22,6 +23,18 @@ if TYPE_CHECKING:
 __all__ = ["Server"]
 
 log = logging.getLogger(__name__)
+
+# What aiohttp says of requests that it can't parse. Its errors quote them, and with them whatever token they carry.
+_protocol_log = logging.getLogger(f"{__name__}.protocol")
+
+
+def _without_quotes(record: logging.LogRecord) -> bool:
+    if record.exc_info and isinstance(record.exc_info[1], HttpProcessingError):
+        record.exc_info = None
+    return True
+
+
+_protocol_log.addFilter(_without_quotes)
 
 # Once no handler works any more there is nothing to wait for but a client that doesn't read.
 _LINGER_SECONDS = 0.5
@@ -78,6 +91,7 @@ class Server:
             request_factory=self._make_request,
             handler_cancellation=True,
             access_log=None,
+            logger=_protocol_log,
             auto_decompress=False,
             max_line_size=2**16,
             max_field_size=2**16,
@@ -133,6 +147,8 @@ class Server:
                 url = Target.parse(url).url
             except ValueError as error:
                 return web.Response(status=400, text=f"400 Bad Request: {error}\n")
+            if received.headers.get("Expect", "").lower() == "100-continue" and received.transport is not None:
+                received.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             try:
                 body = await received.read()
             except web.HTTPRequestEntityTooLarge:
