@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -168,10 +168,10 @@ class Server:
         self._streams.add(task)
         sending = web.StreamResponse(status=response.status, headers=response.headers)
         try:
-            await sending.prepare(received)
-            async for chunk in response.chunks:
-                if not await _written(sending, chunk):
-                    break
+            if await _sent(sending.prepare(received)):
+                async for chunk in response.chunks:
+                    if not await _sent(sending.write(chunk)):
+                        break
         except Exception:
             log.exception("the handler failed within its answer to %s", describe(request))
             if received.transport is not None:
@@ -182,10 +182,10 @@ class Server:
         return sending
 
 
-async def _written(sending: web.StreamResponse, chunk: bytes) -> bool:
-    """Send ``chunk``; whether the client is still there."""
+async def _sent(sending: Awaitable[object]) -> bool:
+    """Send something; whether the client is still there."""
     try:
-        await sending.write(chunk)
+        await sending
     except ConnectionError:
         return False
     return True
