@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 
 import pytest
 import yaml
 
 from runherd.local.apiserver.server import ApiServer
+from runherd.local.apiserver.sqlite_journal import sqlite_store
 from runherd.local.apiserver.store import Store
+from runherd.wire.clock import SystemClock
 from runherd.wire.in_process import InProcessTransport
 from runherd.wire.network import NetworkTransport
 from runherd.wire.server import Server
@@ -22,16 +25,20 @@ from tests.controlplane.control_plane import ControlPlane
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-@pytest.fixture(params=["memory", "http", pytest.param("real", marks=pytest.mark.control_plane)])
-async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
-    """A client of each of the servers in turn, with a namespace of the test's own and the test kinds installed."""
+@pytest.fixture(params=["memory", "sqlite", "http", pytest.param("real", marks=pytest.mark.control_plane)])
+async def api(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Api]:
+    """A client of each of the servers in turn, with a namespace of the test's own and the test kinds installed.
+
+    The embedded one is called in process on a store in memory and in SQLite, and over HTTP on SQLite.
+    """
     backend: str = request.param
+    store = Store() if backend == "memory" else sqlite_store(tmp_path / "store", SystemClock())[0]
     if backend == "real":
         opened = _on_control_plane(request.getfixturevalue("control_plane_with_controllers"))
     elif backend == "http":
-        opened = _over_http()
+        opened = _over_http(store)
     else:
-        opened = _in_process()
+        opened = _in_process(store)
     async with opened as client:
         await _install(client)
         created = await client.create(
@@ -55,8 +62,8 @@ async def _install(api: Api) -> None:
 
 
 @asynccontextmanager
-async def _embedded() -> AsyncIterator[ApiServer]:
-    server = ApiServer(Store(), random=Random(0))
+async def _embedded(store: Store) -> AsyncIterator[ApiServer]:
+    server = ApiServer(store, random=Random(0))
     await server.start()
     try:
         yield server
@@ -65,16 +72,16 @@ async def _embedded() -> AsyncIterator[ApiServer]:
 
 
 @asynccontextmanager
-async def _in_process() -> AsyncIterator[Api]:
-    async with _embedded() as server:
+async def _in_process(store: Store) -> AsyncIterator[Api]:
+    async with _embedded(store) as server:
         transport = InProcessTransport(server.handle)
         yield Api(transport, "http://embedded")
         await transport.close()
 
 
 @asynccontextmanager
-async def _over_http() -> AsyncIterator[Api]:
-    async with _embedded() as server:
+async def _over_http(store: Store) -> AsyncIterator[Api]:
+    async with _embedded(store) as server:
         listener = Server(server.handle, body_limit=server.body_limit, too_large=server.too_large)
         await listener.start()
         transport = NetworkTransport()
