@@ -55,6 +55,8 @@ class _Target:
 
 @dataclass(eq=False)
 class _Watch:
+    since: int
+    lost: bool = False
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     end: bool = False
     cut: bool = False
@@ -101,7 +103,10 @@ class ModelApi:
         self._store("DELETED", collection, self.objects[collection, namespace, name])
 
     def compact(self) -> None:
-        """Forget all history: older versions are gone."""
+        """Forget all history: older versions are gone, also for open watches that were not told yet."""
+        for watch in self._watches:
+            watch.lost |= any(version > watch.since for version, *_ in self.history)
+            watch.wake.set()
         self.compacted = self.version
         self.history.clear()
 
@@ -253,7 +258,7 @@ class ModelApi:
         return StreamingResponse(200, self._events(target, since, initial, end), _JSON)
 
     async def _events(self, target: _Target, since: int, initial: bool, end: float) -> AsyncIterator[bytes]:
-        watch = _Watch()
+        watch = _Watch(since)
         self._watches.add(watch)
         try:
             if initial:
@@ -261,15 +266,18 @@ class ModelApi:
                     yield _line("ADDED", object_)
                 yield _line("BOOKMARK", _bookmark(since, {"k8s.io/initial-events-end": "true"}))
             while True:
-                while not self.hold_watches and (news := [change for change in self.history if change[0] > since]):
-                    since, type_, collection, object_ = news[0]
+                while (change := self._next_change(watch)) is not None:
+                    watch.since, type_, collection, object_ = change
                     if _matches(target, collection, object_):
                         if self.delay:
                             await asyncio.sleep(self.delay)
                         yield _line(type_, object_)
+                if watch.lost:
+                    yield _line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
+                    return
                 if watch.bookmark:
                     watch.bookmark = False
-                    yield _line("BOOKMARK", _bookmark(since, {}))
+                    yield _line("BOOKMARK", _bookmark(watch.since, {}))
                 if watch.cut:
                     raise ConnectionResetError
                 if watch.end:
@@ -282,6 +290,11 @@ class ModelApi:
                     return
         finally:
             self._watches.discard(watch)
+
+    def _next_change(self, watch: _Watch) -> tuple[int, str, str, Object] | None:
+        if self.hold_watches or watch.lost:
+            return None
+        return next((change for change in self.history if change[0] > watch.since), None)
 
     def _each_watch(self, what: str) -> None:
         for watch in self._watches:

@@ -258,7 +258,9 @@ class Store(Generic[T]):
         uids, version = self._unconfirmed.get(key) or ((), 0)
         if known is not None:
             # Either the object itself, or an earlier one of its name, which must be gone, too.
-            uids, version = (*uids, known.metadata.uid), _version(known)
+            version = _version(known)
+            if known.metadata.uid != uid:
+                uids = (*uids, known.metadata.uid)
         self._unconfirmed[key] = _Deleted((*uids, uid), version)
         if known is not None:
             self._remove(key, known, known)
