@@ -91,7 +91,7 @@ async def _idle() -> float:
         wall, cpu = time.perf_counter(), time.process_time()
         await asyncio.sleep(IDLE_SECONDS)
         share = (time.process_time() - cpu) / (time.perf_counter() - wall)
-        await process.communicate()
+        await process.communicate(b"")
         return share
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -13,7 +15,7 @@ from runherd.wire.clock import EventLoopClock
 from runherd.wire.in_process import InProcessTransport
 from runherd.wire.transport import Request, Response, Timeouts, Transport
 
-__all__ = ["TOKEN", "Client", "simulator"]
+__all__ = ["TOKEN", "Client", "simulator", "until"]
 
 TOKEN = "ghp_test"
 NEVER = Timeouts(connect=None, total=None)
@@ -28,6 +30,13 @@ def simulator(seed: int = 0, **settings: Any) -> Simulator:
         personal_tokens=[TOKEN],
         admin_token=TOKEN,
     )
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another process or a socket brings about; fails after 20 s."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  # nothing there sets an event
+            await asyncio.sleep(0.02)
 
 
 @dataclass

@@ -270,6 +270,6 @@ def test_a_runner_that_vanishes_takes_its_job_with_it() -> None:
         await asyncio.sleep(2)
         assert job.result == JobResult.FAILED
         assert [violation.kind for violation in service.ledger.violations()] == ["lost_while_busy"]
-        assert service.ledger.violations(ignore=["lost_while_busy"]) == []  # type: ignore[list-item]  # a StrEnum's value
+        assert service.ledger.violations(ignore=["lost_while_busy"]) == []
 
     with_listener(test)

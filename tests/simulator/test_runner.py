@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -25,7 +25,7 @@ from runherd.wire.clock import SystemClock
 from runherd.wire.network import NetworkTransport
 from runherd.wire.server import Server
 from runherd.wire.tls import client_context, server_context
-from tests.simulator.client import TOKEN, Client
+from tests.simulator.client import TOKEN, Client, until
 
 
 class Machine:
@@ -109,12 +109,6 @@ async def machine(folder: Path, tls: trustme.CA | None = None, **settings: Any) 
     finally:
         await transport.close()
         await server.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  # other processes set no events
-            await asyncio.sleep(0.02)
 
 
 def steps_of(run: WorkflowRun) -> list[tuple[object, object]]:

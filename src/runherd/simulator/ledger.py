@@ -104,12 +104,12 @@ class Ledger:
         self._violate(ViolationKind.CONFIGURATION_USED_TWICE, runner, runner.job, detail)
 
     def violations(
-        self, *, owned: Collection[str] | None = None, ignore: Iterable[ViolationKind] = ()
+        self, *, owned: Collection[str] | None = None, ignore: Iterable[str] = ()
     ) -> list[Violation]:
         """Everything that went wrong so far, oldest first.
 
         ``owned`` names the runners that the tested system knows of: every other registration is a violation.
-        ``None`` leaves that question out. ``ignore`` leaves out kinds that the test brings about itself.
+        ``None`` leaves that question out. ``ignore`` names kinds that the test brings about itself.
         """
         ignored = set(ignore)
         found = [violation for violation in self._violations if violation.kind not in ignored]
