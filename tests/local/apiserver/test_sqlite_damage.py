@@ -61,6 +61,7 @@ async def test_no_change_of_the_file_is_served_as_if_it_were_nothing(seed: int, 
     "statement",
     [
         "DELETE FROM state",
+        "PRAGMA user_version = 0",
         "DROP TABLE state",
         "UPDATE versions SET value = 'text' WHERE name = 'p3'",
         "UPDATE versions SET value = x'00' WHERE name = 'p3'",

@@ -61,7 +61,7 @@ class Database:
 
     @classmethod
     def open(cls, path: Path, limits: Limits, now: datetime) -> tuple[Database, Contents]:
-        """Open or make the file, whose directory must be locked. Checks it after an unclean stop.
+        """Open or make the file, whose directory must be locked, check all of it and read it.
 
         Raises a :class:`StoreError` that says what to do when it can't be served.
         """
@@ -101,6 +101,8 @@ class Database:
             raise StoreVersionError(f"{self.path} is not a store of runherd: choose another directory")
         self._check()
         version = self._scalar("PRAGMA user_version")
+        if version < 1:
+            raise StoreDamagedError(self.path, f"there is no format {version}")
         if version != sqlite_schema.VERSION:
             sqlite_schema.migrate(self.connection, self.path, version)
             log.info("migrated the store %s from format %d to %d", self.path, version, sqlite_schema.VERSION)
@@ -125,8 +127,8 @@ class Database:
             log.info("%s is a restored backup: revisions go on after %d", self.path, start)
         # A backup is a file in one piece until here.
         self.connection.execute("PRAGMA journal_mode = WAL").fetchall()
-        self._claim(start)
         records, events = self._read(compacted)
+        self._claim(start)
         self._history.extend(events)
         self._history_size = sum(len(event.record.value) for event in events)
         self._revision = start
