@@ -67,6 +67,7 @@ def read_object(kind: Kind, body: bytes, content_type: str, validation: FieldVal
     value = read_body(body, content_type, kind)
     if value is None and not kind.is_custom:
         value = {}
+    duplicates = [] if validation == "Ignore" else duplicate_fields(body, value, media_type_of(content_type))
     check_kind(kind, value)
     try:
         unknown = conform(kind, value)
@@ -76,7 +77,7 @@ def read_object(kind: Kind, body: bytes, content_type: str, validation: FieldVal
         ) from error
     if validation == "Ignore":
         return value, []
-    problems = [f'duplicate field "{path}"' for path in duplicate_fields(body, media_type_of(content_type))]
+    problems = [f'duplicate field "{path}"' for path in duplicates]
     problems += [f'unknown field "{path}"' for path in unknown]
     if problems and validation == "Strict":
         raise bad_request(

@@ -262,7 +262,7 @@ def _patch_of(
         raise bad_request(f"error decoding patch: {error}") from error
     warnings: list[str] = []
     if validation != "Ignore":
-        warnings = [f'duplicate field "{path}"' for path in duplicate_fields(request.body)]
+        warnings = [f'duplicate field "{path}"' for path in duplicate_fields(request.body, patch)]
         if warnings and validation == "Strict":
             raise invalid("", "", "", [invalid_value("patch", "<patch>", report_strict(warnings))])
     if media_type == _JSON_PATCH:

@@ -47,7 +47,7 @@ _NOT_KEPT = ("managedFields", "selfLink")
 
 def format_time(moment: datetime) -> str:
     """A timestamp as objects carry it: RFC 3339, whole seconds, ``Z``."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{moment.isoformat(timespec='seconds')[:19]}Z"
 
 
 def parse_time(text: str) -> datetime:

@@ -141,6 +141,40 @@ def prune(value: Any, schema: Schema, unknown: list[str], path: str = "", *, is_
     A null in a field that isn't nullable goes too: it counts as absent. ``is_resource`` keeps ``apiVersion``, ``kind``
     and ``metadata``, which a resource may have without them being named.
     """
+    # Most objects have nothing to remove, which is found out faster than how it would be removed.
+    if not _is_pruned(value, schema, is_resource):
+        _prune(value, schema, unknown, path, is_resource)
+
+
+def _is_pruned(value: Any, schema: Schema, is_resource: bool = False) -> bool:
+    """Whether there is nothing to remove."""
+    if isinstance(value, dict):
+        properties, additional = schema.properties, schema.additional
+        is_resource = is_resource or schema.is_embedded_resource
+        for key, item in value.items():
+            if is_resource and key in _OBJECT_FIELDS:
+                continue
+            child = properties.get(key, additional)
+            if child is None:
+                if schema.preserves_unknown:
+                    continue
+                return False
+            kind = type(item)
+            if kind is str or kind is int:
+                continue
+            if item is None:
+                if key in properties and not child.is_nullable:
+                    return False
+            elif (kind is dict or kind is list) and not _is_pruned(item, child):
+                return False
+    elif isinstance(value, list) and schema.items is not None:
+        for item in value:
+            if type(item) is not str and not _is_pruned(item, schema.items):
+                return False
+    return True
+
+
+def _prune(value: Any, schema: Schema, unknown: list[str], path: str, is_resource: bool = False) -> None:
     if isinstance(value, dict):
         is_resource = is_resource or schema.is_embedded_resource
         properties, additional, preserves = schema.properties, schema.additional, schema.preserves_unknown
@@ -151,7 +185,7 @@ def prune(value: Any, schema: Schema, unknown: list[str], path: str = "", *, is_
             if child is not None:
                 item = value[key]
                 if isinstance(item, dict | list):
-                    prune(item, child, unknown, f"{path}.{key}" if path else key)
+                    _prune(item, child, unknown, f"{path}.{key}" if path else key)
                 elif item is None and key in properties and not child.is_nullable:
                     del value[key]
             elif not preserves:
@@ -160,7 +194,7 @@ def prune(value: Any, schema: Schema, unknown: list[str], path: str = "", *, is_
     elif isinstance(value, list) and schema.items is not None:
         for index, item in enumerate(value):
             if isinstance(item, dict | list):
-                prune(item, schema.items, unknown, f"{path}[{index}]")
+                _prune(item, schema.items, unknown, f"{path}[{index}]")
 
 
 def apply_defaults(value: Any, schema: Schema) -> None:
