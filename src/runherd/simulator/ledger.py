@@ -103,9 +103,7 @@ class Ledger:
         self.record("refused", runner, runner.job, detail)
         self._violate(ViolationKind.CONFIGURATION_USED_TWICE, runner, runner.job, detail)
 
-    def violations(
-        self, *, owned: Collection[str] | None = None, ignore: Iterable[str] = ()
-    ) -> list[Violation]:
+    def violations(self, *, owned: Collection[str] | None = None, ignore: Iterable[str] = ()) -> list[Violation]:
         """Everything that went wrong so far, oldest first.
 
         ``owned`` names the runners that the tested system knows of: every other registration is a violation.

@@ -18,11 +18,12 @@ import sys
 import time
 
 from runherd.simulator.runner_service import RefusedError, Service
-from runherd.simulator.runner_steps import StepRunner
 
 TYPE_CHECKING = False  # importing typing would cost milliseconds at every start
 if TYPE_CHECKING:
     from typing import Any
+
+    from runherd.simulator.runner_steps import StepRunner
 
 VERSION = "2.330.0"
 
@@ -85,18 +86,22 @@ class Runner:
 
     def _wait_for_job(self) -> dict[str, Any]:
         say(f"Listening for Jobs (version {VERSION})")
+        deadline: float | None = time.monotonic()
         while True:
-            news = self._news(deadline=None, busy=False, steps=[])
-            if self._stop_signal:
-                # Closing the held poll tells the service that the runner is gone; its registration stays.
-                raise StoppedError
+            news = self._news(deadline, busy=False, steps=[])
             if news and isinstance(news.get("job"), dict):
                 job: dict[str, Any] = news["job"]
                 return job
+            if self._stop_signal:
+                # Closing the held poll tells the service that the runner is gone; its registration stays.
+                raise StoppedError
+            # The first look only asks; what takes time to load is loaded while the service looks for a job.
+            self._step_runner()
+            deadline = None
 
     def _run_job(self, job: dict[str, Any]) -> int:
         say(f"Running job: {job['name']}")
-        steps = StepRunner(job, self._name, self._work_folder, say)
+        steps = self._step_runner()(job, self._name, self._work_folder, say)
 
         def wait(seconds: float) -> None:
             """Let ``seconds`` pass, or less: until a process ends, a signal comes or the service has news."""
@@ -110,6 +115,8 @@ class Runner:
             if self._stop_signal or (news and news.get("cancel")):
                 steps.cancel()
 
+        if self._stop_signal:
+            steps.cancel()
         result = steps.run(wait)
         say(f"Job {job['name']} completed with result: {result}")
         self._abandon_poll()
@@ -148,6 +155,13 @@ class Runner:
         except OSError:
             self._lose_poll()
         return None
+
+    @staticmethod
+    def _step_runner() -> type[StepRunner]:
+        # Half of what the program has to load is for this.
+        from runherd.simulator.runner_steps import StepRunner
+
+        return StepRunner
 
     def _lose_poll(self) -> None:
         self._abandon_poll()
