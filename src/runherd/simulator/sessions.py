@@ -127,8 +127,10 @@ class Sessions:
         if session.ended:
             return
         # A poll that is being held keeps its session alive (open question 5 of the specification).
-        idle = 0.0 if session.polls else self._timers.time() - session.last_used
-        remaining = self._settings.session_expiry - idle
+        now = self._timers.time()
+        # In this order: a remainder that rounding made too small to move the clock would be watched for ever.
+        expires = (now if session.polls else session.last_used) + self._settings.session_expiry
+        remaining = expires - now
         if remaining <= 0:
             self.end(scale_set, session, "expired")
         else:
