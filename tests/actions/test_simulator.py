@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 
 from runherd.actions import (
+    ONE_ATTEMPT,
     RETRYING,
     ActionsClient,
+    ActionsError,
     JobStillRunningError,
     MessageSession,
     NotFoundError,
@@ -29,6 +32,7 @@ from runherd.actions import (
     ServiceUnreachableError,
     SessionConflictError,
     SessionGoneError,
+    Throttle,
     UndecodableMessageError,
     UnexpectedResponseError,
     UserAgent,
@@ -41,6 +45,7 @@ from runherd.wire.clock import EventLoopClock
 from runherd.wire.in_process import InProcessTransport
 from runherd.wire.transport import DeadlineExceededError
 from tests.actions.scripted import virtual
+from tests.support.virtual_time import run_in_virtual_time
 
 
 @dataclass
@@ -424,6 +429,60 @@ async def test_a_jobs_whole_life() -> None:
     with pytest.raises((RunnerNotFoundError, NotFoundError)):
         await here.client.get_runner(started.runner_id)
     assert here.simulator.ledger.violations() == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_goes_wrong_the_errors_are_ours_and_nothing_is_stuck_afterwards(seed: int) -> None:
+    async def main() -> None:
+        here = await world(AssignmentMode.ACQUIRE if seed % 2 else AssignmentMode.AUTOMATIC)
+        random = Random(seed)
+        client = here.client.with_policy(RETRYING if seed % 3 else ONE_ATTEMPT)
+        here.simulator.faults.add_random(0.05)
+        outcomes: Counter[str] = Counter()
+
+        async def attempt(call: Awaitable[Any]) -> Any:
+            try:
+                async with asyncio.timeout(random.choice([0.01, 5.0, None, None, None])):
+                    result = await call
+            except (ActionsError, TimeoutError) as error:
+                outcomes[type(error).__name__] += 1
+                return None
+            outcomes["good"] += 1
+            return result
+
+        async def runners(number: int) -> None:
+            view = client.for_scale_set(number)
+            for turn in range(20):
+                name = f"runner-{number}-{turn}"
+                await attempt(view.generate_jit_runner_config(here.scale_set.id, name))
+                found = await attempt(view.get_runner_by_name(name))
+                if found is not None:
+                    await attempt(view.remove_runner(found.id))
+
+        async def listener() -> None:
+            session = here.session
+            last = 0
+            for _ in range(20):
+                here.simulator.queue_jobs("acme/app", ["arc-set"])
+                message = await attempt(session.get_message(last, 5))
+                if message is not None:
+                    last = message.message_id
+                    await attempt(session.acquire_jobs([job.runner_request_id for job in message.available]))
+                    await attempt(session.delete_message(last))
+                else:
+                    session = await attempt(client.create_message_session(here.scale_set.id, "me")) or session
+
+        await asyncio.gather(listener(), *(runners(number) for number in range(6)))
+        assert outcomes["good"] > 100
+        assert len(outcomes) > 4
+        here.simulator.faults.clear()
+        await asyncio.sleep(1000)
+        assert here.client.throttle == Throttle()
+        started = asyncio.get_running_loop().time()
+        await asyncio.gather(*(here.client.get_runner_by_name("first") for _ in range(40)))
+        assert asyncio.get_running_loop().time() == started
+
+    run_in_virtual_time(main(), seed)
 
 
 @virtual

@@ -77,12 +77,14 @@ class Pause:
         """A request sent at ``sent_at`` (loop time) was answered with ``limit``."""
         now = asyncio.get_running_loop().time()
         # Sixteen calls that were under way together are told the same thing sixteen times: that is one signal.
-        if sent_at > self._since:
+        is_new = sent_at > self._since
+        if is_new:
             self._signals += 1
             self._since = now
         guess: float = min(limit.guess * 2 ** min(self._signals - 1, 20), limit.most)
         self._until = max(self._until, now + (guess if limit.delay is None else limit.delay))
-        log.warning("%s: the service asks to slow down, calls pause for %.0f s", self._name, self.remaining)
+        if is_new:
+            log.warning("%s: the service asks to slow down, calls pause for %.0f s", self._name, self.remaining)
 
     def answered(self, sent_at: float) -> None:
         """A request sent at ``sent_at`` was answered without a signal."""
