@@ -19,9 +19,15 @@ from runherd.actions import (
 )
 from runherd.actions.rate_limit import RateLimit, rate_limit
 from runherd.wire.transport import Request, Response
-from tests.actions.scripted import Scripted, connect, hang, reply, virtual
+from tests.actions.scripted import Scripted, connect, reply, virtual
 
 RUNNER = {"id": 7, "name": "r", "runnerScaleSetId": 1}
+SESSION = {
+    "sessionId": "6b1c7a1e-5f0a-4c39-9c0e-0d9a1d0f2b11",
+    "messageQueueUrl": "https://queue.example/message",
+    "messageQueueAccessToken": "queue-token",
+    "statistics": {},
+}
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RESET = str(int(NOW.timestamp()) + 120)
 TOO_MANY = (1.0, 60.0)
@@ -133,6 +139,26 @@ async def test_whoever_waits_for_a_place_notices_the_pause() -> None:
 
 
 @virtual
+async def test_whoever_waits_for_a_place_at_the_queue_notices_it_too() -> None:
+    service = Scripted()
+    service.will(reply(200, SESSION))
+    client = connect(service, max_calls=1)
+    session = await client.create_message_session(42, "me")
+
+    async def slow_then_limited(request: Request) -> Response:
+        await asyncio.sleep(5)
+        return reply(429, Retry_After="30")
+
+    service.will(slow_then_limited, reply(204))
+    first = asyncio.ensure_future(session.delete_message(1))
+    second = asyncio.ensure_future(session.delete_message(2))
+    with pytest.raises(RateLimitedError):
+        await first
+    await second
+    assert service.sent[-1].at == 35
+
+
+@virtual
 async def test_without_a_hint_the_pause_grows_with_every_signal() -> None:
     service = Scripted()
     client = connect(service)
@@ -207,12 +233,14 @@ async def test_a_plain_refusal_pauses_nothing() -> None:
 @virtual
 async def test_polls_pause_as_well() -> None:
     service = Scripted()
-    client = await paused(service)
-    service.will(hang)
-    call = asyncio.ensure_future(client.get_runner(7))
-    await asyncio.sleep(29)
-    assert len(service.sent) == 1
-    call.cancel()
+    service.will(reply(200, SESSION))
+    client = connect(service)
+    session = await client.create_message_session(42, "me")
+    service.will(reply(429, Retry_After="30"), reply(202))
+    with pytest.raises(RateLimitedError):
+        await client.get_runner(7)
+    assert await session.get_message(0, 5) is None
+    assert service.sent[-1].at == 30
 
 
 def test_the_credentials_are_not_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

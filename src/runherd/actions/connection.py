@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -110,10 +110,6 @@ class ServiceConnection:
             calls_waiting=self._limiter.waiting,
         )
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def idle_since(self) -> float | None:
         """The loop time of the last call's end; ``None`` while one is under way."""
         return self._last_used if self._calls == 0 else None
@@ -173,13 +169,14 @@ class ServiceConnection:
         """
 
         async def attempt() -> Answer:
-            await self._pass_pause(caller, request.method, urlsplit(request.url).path)
-            if long_poll:
-                answer = await self._send(request, LONG_POLL)
-            else:
-                async with self._limiter.slot(caller.flow):
-                    answer = await self._send(request)
-            return _checked(answer, expected, queue_token=True)
+            while True:
+                await self._pass_pause(caller, request.method, urlsplit(request.url).path)
+                async with nullcontext() if long_poll else self._limiter.slot(caller.flow):
+                    # The wait for the place may have been long.
+                    if self._pause.remaining > 0:
+                        continue
+                    answer = await self._send(request, LONG_POLL if long_poll else ORDINARY)
+                return _checked(answer, expected, queue_token=True)
 
         with self._use():
             return await caller.policy.run(attempt)
