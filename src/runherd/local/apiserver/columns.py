@@ -51,7 +51,11 @@ def age_at(now: datetime) -> Age:
     def age(timestamp: str | None) -> str:
         if not timestamp:
             return "<unknown>"
-        return human_duration((now - parse_time(timestamp)).total_seconds())
+        try:
+            return human_duration((now - parse_time(timestamp)).total_seconds())
+        except (ValueError, TypeError):
+            # No timestamp at all, or one without a time zone.
+            return "<invalid>"
 
     return age
 

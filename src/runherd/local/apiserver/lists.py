@@ -127,7 +127,7 @@ class ListOptions:
     def read(cls, query: Query) -> ListOptions:
         """Raises a 400 or 422 for what contradicts itself."""
         options = cls(
-            limit=query.integer("limit") or 0,
+            limit=max(query.integer("limit") or 0, 0),
             continue_token=query.text("continue"),
             resource_version=query.text("resourceVersion"),
             match=query.text("resourceVersionMatch"),

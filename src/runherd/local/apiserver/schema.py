@@ -7,6 +7,7 @@ of the built-in kinds) into a tree of :class:`Schema` once; objects are then wal
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -214,6 +215,7 @@ def apply_defaults(value: Any, schema: Schema) -> None:
             apply_defaults(item, schema.items)
 
 
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _TYPE_NAMES = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 _GO_TYPES = {"integer": "int64", "number": "float64", "boolean": "bool"}
 
@@ -241,7 +243,7 @@ def decode_typed(value: Any, schema: Schema, unknown: list[str], path: str = "",
                     del value[key]
                 else:
                     value[key] = _zero(child)
-            elif type(item) is not str or child.type != "string":
+            elif type(item) is not str or child.type != "string" or child.format == "date-time":
                 value[key] = decode_typed(item, child, unknown, f"{path}.{key}" if path else key, schema.name or owner)
         return value
     if kind == "array":
@@ -268,6 +270,8 @@ def _zero(schema: Schema) -> Any:
 
 def _fits(value: Any, schema: Schema) -> bool:
     match schema.type:
+        case "string" if schema.format == "date-time":
+            return isinstance(value, str) and _TIMESTAMP.fullmatch(value) is not None
         case "string":
             return isinstance(value, str)
         case "boolean":
