@@ -6,8 +6,9 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from runherd.api.resource import ApiObject, Resource
-from runherd.kube.client import Client, Deleted
-from runherd.kube.codec import metadata_of
+from runherd.kube.client import Client
+from runherd.kube.codec import identity_of
+from runherd.kube.deletion import Deleted
 from runherd.kube.limiter import Priority
 from runherd.kube.patch import Patch
 from runherd.runtime.cache import Cache
@@ -76,11 +77,11 @@ class CachedClient:
         field_manager: str = "",
     ) -> T:
         """Replace an object; see :meth:`runherd.kube.client.Client.update`."""
-        metadata = metadata_of(object_)
-        namespace = namespace or metadata.namespace
+        identity = identity_of(object_)
+        namespace = namespace or identity.namespace
         return await self._change(
             resource,
-            Request(namespace, metadata.name),
+            Request(namespace, identity.name),
             self._client.update(
                 resource,
                 object_,

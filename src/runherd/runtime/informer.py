@@ -25,7 +25,7 @@ from runherd.kube.errors import (
 from runherd.kube.watch import WatchEvent
 from runherd.runtime.request import Request
 from runherd.runtime.store import Store
-from runherd.wire.randomness import jittered
+from runherd.wire.retry import Backoff
 from runherd.wire.transport import TransportError
 
 __all__ = ["Informer", "InformerOptions"]
@@ -41,19 +41,19 @@ _FAIRNESS = 100
 _NO_STREAMING_LIST = (BadRequestError, InvalidError, MethodNotAllowedError, NotAcceptableError)
 
 
+_BACKOFF = Backoff(initial=0.25, limit=15.0, jitter=1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class InformerOptions:
-    """How an informer behaves when something fails. All durations in seconds.
+    """How an informer behaves when something fails.
 
-    After the first failure it waits ``first_wait`` to twice as long, after each further one twice that, up to
-    ``longest_wait`` to twice as long; an event of the watch, or a minute of it, starts that anew.
-
-    ``initial_silence`` is how long nothing may come of a streaming list, before the server is taken for one that
-    ignores what it doesn't know, and is asked for a list.
+    ``backoff`` gives the waits between attempts; an event of the watch, or a minute of it, starts it anew.
+    ``initial_silence`` is how many seconds nothing may come of a streaming list, before the server is taken for one
+    that ignores what it doesn't know, and is asked for a list.
     """
 
-    first_wait: float = 0.25
-    longest_wait: float = 15.0
+    backoff: Backoff = _BACKOFF
     initial_silence: float = 30.0
 
 
@@ -217,11 +217,10 @@ class Informer(Generic[T]):
         """Wait before the next attempt."""
         if asyncio.get_running_loop().time() - self._watching_since > 60.0:
             self._failures = 0
-        self._failures += 1
         if error is not None:
             self.last_error = error
-        wait = min(self._options.first_wait * 2.0 ** min(self._failures - 1, 32), self._options.longest_wait)
-        wait = jittered(self._random, wait, 1.0)
+        wait = self._options.backoff.delay(self._failures, self._random)
+        self._failures += 1
         if isinstance(error, ApiError) and error.retry_after is not None:
             wait = max(wait, error.retry_after)
         if error is not None:
