@@ -8,7 +8,8 @@ import pytest
 
 from runherd.api.core import LEASES, NODES, PODS, SECRETS, Lease, LeaseSpec, Pod, Secret
 from runherd.api.meta import ObjectMeta
-from runherd.kube.client import Client, Deleted
+from runherd.kube.client import Client
+from runherd.kube.deletion import Deleted
 from runherd.kube.dynamic import DynamicObject, dynamic_resource
 from runherd.kube.errors import DecodeError, GoneError, NotFoundError
 from runherd.kube.patch import ApplyPatch, JsonPatch, MergePatch, StrategicMergePatch

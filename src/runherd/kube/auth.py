@@ -78,7 +78,7 @@ class AuthenticatedTransport:
         self._credential: Credential | None = None
         in_use = certificate_in_use or Credential()
         self._certificate = (in_use.certificate, in_use.key)
-        self._headers: list[tuple[str, str]] = []
+        self._authorization: dict[str, str] = {}
 
     async def request(self, request: Request, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Response:
         credential = await self._source.current()
@@ -124,10 +124,12 @@ class AuthenticatedTransport:
     def _signed(self, request: Request, credential: Credential) -> Request:
         if credential is not self._credential:
             self._take(credential)
-        if not self._headers:
-            return request
-        headers = CIMultiDict(request.headers)
-        headers.extend(self._headers)
+        if isinstance(request.headers, dict) and not self._impersonation:
+            headers: Mapping[str, str] = {**request.headers, **self._authorization}
+        else:
+            headers = several = CIMultiDict(request.headers)
+            several.update(self._authorization)
+            several.extend(self._impersonation)
         return Request(request.method, request.url, headers, request.body)
 
     def _take(self, credential: Credential) -> None:
@@ -138,9 +140,7 @@ class AuthenticatedTransport:
                 self._change_certificate(self._use_certificate, credential)
                 self._certificate = certificate
         self._credential = credential
-        self._headers = list(self._impersonation)
-        if credential.token:
-            self._headers.append(("Authorization", f"Bearer {credential.token}"))
+        self._authorization = {"Authorization": f"Bearer {credential.token}"} if credential.token else {}
 
     def _change_certificate(self, use: Callable[[Credential], None], credential: Credential) -> None:
         try:

@@ -8,22 +8,21 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Generic, TypeVar
 
-import msgspec
-
 from runherd.api.meta import ApiStruct
 from runherd.api.resource import ApiObject, Resource
-from runherd.kube.codec import decode_list, decode_object, encode_object, metadata_of
+from runherd.kube.codec import decode_list, decode_object, encode_object, identity_of
+from runherd.kube.deletion import Deleted, delete_options, read_deleted
 from runherd.kube.errors import GoneError, NotFoundError
 from runherd.kube.limiter import Priority, WriteLimiter
 from runherd.kube.patch import ApplyPatch, Patch
-from runherd.kube.paths import collection_path, object_path, with_query
+from runherd.kube.paths import collection_path, describe, object_path, with_query
 from runherd.kube.rest import Call, RequestObserver, RestClient
 from runherd.kube.retry import Repeat, RetryPolicy
 from runherd.kube.watch import WatchEvent, WatchOptions, read_events
 from runherd.wire.clock import Clock
 from runherd.wire.transport import Timeouts, Transport
 
-__all__ = ["Client", "Deleted", "ObjectList", "ServerVersion"]
+__all__ = ["Client", "ObjectList", "ServerVersion"]
 
 T = TypeVar("T", bound=ApiObject)
 R = TypeVar("R")
@@ -52,25 +51,6 @@ class ServerVersion(ApiStruct, frozen=True, kw_only=True):
     minor: str = ""
     git_version: str = ""
     platform: str = ""
-
-
-class _Details(ApiStruct, frozen=True, kw_only=True):
-    uid: str = ""
-
-
-class _Kind(ApiStruct, frozen=True, kw_only=True):
-    kind: str = ""
-    details: _Details = _Details()
-
-
-@dataclass(frozen=True, slots=True)
-class Deleted(Generic[T]):
-    """What a delete did to an object."""
-
-    #: The object's UID; empty where the server doesn't tell.
-    uid: str
-    #: The object with its deletion timestamp, if a finalizer or its grace period may hold it still; else it is gone.
-    remaining: T | None = None
 
 
 class Client:
@@ -132,15 +112,17 @@ class Client:
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "", *, resource_version: str = "") -> T:
         """The object ``name``. ``resource_version="0"`` takes it from the server's cache, however old that is."""
-        path = with_query(object_path(resource, namespace, name), {"resourceVersion": resource_version})
-        what = _what("get", resource, namespace, name)
+        path = object_path(resource, namespace, name)
+        if resource_version:
+            path = with_query(path, {"resourceVersion": resource_version})
+        what = describe("get", resource, namespace, name)
         return decode_object(resource.type, await self._rest.read(Call("GET", path, what), self._timeouts), what)
 
     async def get_subresource(
         self, resource: Resource[Any], name: str, subresource: str, type_: type[R], namespace: str = ""
     ) -> R:
         """A subresource that is an object of its own kind, for example ``scale``."""
-        what = _what("get", resource, namespace, name, subresource)
+        what = describe("get", resource, namespace, name, subresource)
         call = Call("GET", object_path(resource, namespace, name, subresource), what)
         return decode_object(type_, await self._rest.read(call, self._timeouts), what)
 
@@ -199,7 +181,7 @@ class Client:
         has been handed out is then only a part, and the caller starts again.
         """
         base = collection_path(resource, namespace)
-        what = _what("list", resource, namespace)
+        what = describe("list", resource, namespace)
         selection: dict[str, str | int] = {
             "labelSelector": label_selector,
             "fieldSelector": field_selector,
@@ -256,7 +238,7 @@ class Client:
             "sendInitialEvents": send_initial_events,
             "resourceVersionMatch": "NotOlderThan" if send_initial_events else "",
         }
-        what = _what("watch", resource, namespace)
+        what = describe("watch", resource, namespace)
         call = Call("GET", with_query(collection_path(resource, namespace), query), what)
         timeouts = Timeouts(connect=self._timeouts.connect, total=seconds + options.grace)
         async with (
@@ -290,7 +272,7 @@ class Client:
             "timestamps": timestamps,
         }
         path = with_query(object_path(_PODS, namespace, pod, "log"), query)
-        call = Call("GET", path, _what("read", _PODS, namespace, pod, "log"), accept="*/*")
+        call = Call("GET", path, describe("read", _PODS, namespace, pod, "log"), accept="*/*")
         timeouts = Timeouts(connect=self._timeouts.connect, total=None)
         async with self._rest.stream(call, timeouts, self._watch_options.open_within) as stream:
             yield stream.chunks()
@@ -309,19 +291,17 @@ class Client:
         field_manager: str = "",
     ) -> T:
         """Create an object, in ``namespace`` or the one its metadata name. What came of it is returned."""
-        metadata = metadata_of(object_)
-        namespace = namespace or metadata.namespace
+        identity = identity_of(object_)
+        namespace = namespace or identity.namespace
         if resource.namespaced and not namespace:
-            raise ValueError(f"{resource.plural} are namespaced, but no namespace was given for {metadata.name!r}")
-        path = with_query(
-            collection_path(resource, namespace), {"fieldValidation": field_validation, "fieldManager": field_manager}
-        )
+            raise ValueError(f"{resource.plural} are namespaced, but no namespace was given for {identity.name!r}")
+        path = _with_options(collection_path(resource, namespace), field_validation, field_manager)
         call = Call(
             "POST",
             path,
-            _what("create", resource, namespace, metadata.name or metadata.generate_name + "*"),
+            describe("create", resource, namespace, identity.name or identity.generate_name + "*"),
             encode_object(object_),
-            repeat=Repeat.WHEN_ASKED if metadata.name else Repeat.NEVER,
+            repeat=Repeat.WHEN_ASKED if identity.name else Repeat.NEVER,
         )
         return decode_object(resource.type, await self._rest.write(call, self._timeouts, owner, priority), call.what)
 
@@ -341,7 +321,7 @@ class Client:
 
         ``type_`` is what the server answers with.
         """
-        what = _what("create", resource, namespace, name, subresource)
+        what = describe("create", resource, namespace, name, subresource)
         path = object_path(resource, namespace, name, subresource)
         call = Call("POST", path, what, encode_object(body), repeat=Repeat.WHEN_ASKED)
         return decode_object(type_, await self._rest.write(call, self._timeouts, owner, priority), what)
@@ -364,13 +344,11 @@ class Client:
         resource version in its metadata that is not the current one raises
         :class:`~runherd.kube.errors.ConflictError`.
         """
-        metadata = metadata_of(object_)
-        namespace = namespace or metadata.namespace
-        path = with_query(
-            object_path(resource, namespace, metadata.name, subresource),
-            {"fieldValidation": field_validation, "fieldManager": field_manager},
-        )
-        what = _what("update", resource, namespace, metadata.name, subresource)
+        identity = identity_of(object_)
+        namespace = namespace or identity.namespace
+        path = object_path(resource, namespace, identity.name, subresource)
+        path = _with_options(path, field_validation, field_manager)
+        what = describe("update", resource, namespace, identity.name, subresource)
         call = Call("PUT", path, what, encode_object(object_), repeat=Repeat.WHEN_ASKED)
         response = await self._rest.write(call, self._timeouts, owner, _update_priority(priority, subresource))
         return decode_object(resource.type, response, what)
@@ -388,7 +366,7 @@ class Client:
         priority: Priority = Priority.UPDATE,
     ) -> R:
         """Replace a subresource that is an object of its own kind, for example ``scale``."""
-        what = _what("update", resource, namespace, name, subresource)
+        what = describe("update", resource, namespace, name, subresource)
         path = object_path(resource, namespace, name, subresource)
         call = Call("PUT", path, what, encode_object(body), repeat=Repeat.WHEN_ASKED)
         return decode_object(type_, await self._rest.write(call, self._timeouts, owner, priority), what)
@@ -413,11 +391,9 @@ class Client:
         """
         if isinstance(patch, ApplyPatch) and not field_manager:
             raise ValueError("server-side apply needs a field manager")
-        path = with_query(
-            object_path(resource, namespace, name, subresource),
-            {"fieldValidation": field_validation, "fieldManager": field_manager, "force": force},
-        )
-        what = _what("patch", resource, namespace, name, subresource)
+        path = object_path(resource, namespace, name, subresource)
+        path = _with_options(path, field_validation, field_manager, force)
+        what = describe("patch", resource, namespace, name, subresource)
         call = Call("PATCH", path, what, patch.encoded(), patch.content_type, repeat=Repeat.WHEN_ASKED)
         response = await self._rest.write(call, self._timeouts, owner, _update_priority(priority, subresource))
         return decode_object(resource.type, response, what)
@@ -442,8 +418,8 @@ class Client:
         object that is gone by then counts as deleted. ``propagation_policy`` is ``Foreground``, ``Background`` or
         ``Orphan``; by default the kind's own.
         """
-        what = _what("delete", resource, namespace, name)
-        body = _delete_options(grace_period_seconds, uid, resource_version, propagation_policy)
+        what = describe("delete", resource, namespace, name)
+        body = delete_options(grace_period_seconds, uid, resource_version, propagation_policy)
         repeat = Repeat.ALWAYS if uid else Repeat.WHEN_ASKED
         call = Call("DELETE", object_path(resource, namespace, name), what, body, repeat=repeat)
         try:
@@ -452,30 +428,10 @@ class Client:
             if not uid or error.attempts == 1:
                 raise
             return Deleted(uid)
-        return _deleted(resource, response, what)
+        return read_deleted(resource, response, what)
 
 
 _PODS: Resource[Any] = Resource("", "v1", "pods", "Pod", namespaced=True, type=object)
-
-
-def _what(verb: str, resource: Resource[Any], namespace: str, name: str = "", subresource: str = "") -> str:
-    """How a request is named in errors: ``patch pods/status default/web``."""
-    kind = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-    if subresource:
-        kind = f"{kind}/{subresource}"
-    if namespace:
-        return f"{verb} {kind} {namespace}/{name}" if name else f"{verb} {kind} in {namespace}"
-    return f"{verb} {kind} {name}" if name else f"{verb} {kind}"
-
-
-def _deleted(resource: Resource[T], response: bytes, what: str) -> Deleted[T]:
-    """Reads the answer to a delete: a Status when the object is gone, else the object (gone, too, for some kinds)."""
-    status = decode_object(_Kind, response, what)
-    if status.kind == "Status":
-        return Deleted(status.details.uid)
-    object_ = decode_object(resource.type, response, what)
-    held = object_.metadata.deletion_timestamp is not None
-    return Deleted(object_.metadata.uid, object_ if held else None)
 
 
 def _update_priority(given: Priority | None, subresource: str) -> Priority:
@@ -484,15 +440,7 @@ def _update_priority(given: Priority | None, subresource: str) -> Priority:
     return Priority.STATUS if subresource == "status" else Priority.UPDATE
 
 
-def _delete_options(
-    grace_period_seconds: int | None, uid: str, resource_version: str, propagation_policy: str
-) -> bytes:
-    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    if grace_period_seconds is not None:
-        options["gracePeriodSeconds"] = grace_period_seconds
-    preconditions = {name: value for name, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
-    if preconditions:
-        options["preconditions"] = preconditions
-    if propagation_policy:
-        options["propagationPolicy"] = propagation_policy
-    return msgspec.json.encode(options)
+def _with_options(path: str, field_validation: str, field_manager: str, force: bool = False) -> str:
+    if not (field_validation or field_manager or force):
+        return path
+    return with_query(path, {"fieldValidation": field_validation, "fieldManager": field_manager, "force": force})

@@ -8,12 +8,12 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from runherd.api.meta import ApiStruct, ListMeta, ObjectMeta
+from runherd.api.meta import ApiStruct, ListMeta
 from runherd.api.resource import ApiObject
 from runherd.kube.dynamic import from_plain, to_plain
 from runherd.kube.errors import DecodeError
 
-__all__ = ["WireList", "decode_list", "decode_object", "decoder_of", "encode_object", "metadata_of"]
+__all__ = ["Identity", "WireList", "decode_list", "decode_object", "decoder_of", "encode_object", "identity_of"]
 
 T = TypeVar("T", bound=ApiObject)
 R = TypeVar("R")
@@ -28,8 +28,16 @@ class WireList(msgspec.Struct, Generic[T], frozen=True, gc=False):
     items: list[T] | None = None
 
 
-class _Named(ApiStruct, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Identity(ApiStruct, frozen=True, kw_only=True):
+    """The part of an object's metadata that says where it is written to."""
+
+    name: str = ""
+    namespace: str = ""
+    generate_name: str = ""
+
+
+class _Identified(ApiStruct, frozen=True, kw_only=True):
+    metadata: Identity = Identity()
 
 
 @cache
@@ -38,7 +46,7 @@ def decoder_of(type_: Any, container: Any = None) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(type_ if container is None else container[type_], dec_hook=from_plain)
 
 
-_named_decoder = msgspec.json.Decoder(_Named)
+_identified_decoder = msgspec.json.Decoder(_Identified)
 
 
 def decode_object(type_: type[R], body: bytes, what: str) -> R:
@@ -64,16 +72,14 @@ def encode_object(object_: ApiObject | Mapping[str, Any] | bytes) -> bytes:
     return object_ if isinstance(object_, bytes) else _encode(object_)
 
 
-def metadata_of(object_: ApiObject | Mapping[str, Any] | bytes) -> ObjectMeta:
-    """Name, namespace and the rest of the metadata of an object that is about to be sent.
-
-    Raises :class:`ValueError` when it has none that can be read.
-    """
+def identity_of(object_: ApiObject | Mapping[str, Any] | bytes) -> Identity:
+    """Where an object that is about to be sent belongs. Raises :class:`ValueError` when it has no readable metadata."""
     try:
         if isinstance(object_, bytes):
-            return _named_decoder.decode(object_).metadata
+            return _identified_decoder.decode(object_).metadata
         if isinstance(object_, Mapping):
-            return msgspec.convert(object_.get("metadata", {}), ObjectMeta)
+            return msgspec.convert(object_.get("metadata", {}), Identity)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise ValueError(f"the object's metadata can't be read: {error}") from None
-    return object_.metadata
+    metadata = object_.metadata
+    return Identity(name=metadata.name, namespace=metadata.namespace, generate_name=metadata.generate_name)

@@ -1,4 +1,4 @@
-"""Paths and queries of the Kubernetes API."""
+"""Paths and queries of the Kubernetes API, and how requests are named in errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from runherd.api.resource import Resource
 
-__all__ = ["collection_path", "object_path", "with_query"]
+__all__ = ["collection_path", "describe", "object_path", "with_query"]
 
 # Nearly all names are DNS names, which need no quoting.
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
@@ -46,6 +46,16 @@ def with_query(path: str, parameters: Mapping[str, str | int | bool | None]) -> 
         if value is not None and value is not False and value != ""
     }
     return f"{path}?{urlencode(given)}" if given else path
+
+
+def describe(verb: str, resource: Resource[Any], namespace: str, name: str = "", subresource: str = "") -> str:
+    """How a request is named in errors: ``patch pods/status default/web``."""
+    kind = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+    if subresource:
+        kind = f"{kind}/{subresource}"
+    if namespace:
+        return f"{verb} {kind} {namespace}/{name}" if name else f"{verb} {kind} in {namespace}"
+    return f"{verb} {kind} {name}" if name else f"{verb} {kind}"
 
 
 def _segment(what: str, value: str) -> str:
