@@ -406,6 +406,23 @@ async def test_many_refused_tokens_lead_to_one_login() -> None:
 
 
 @virtual
+async def test_a_late_refusal_of_an_old_token_leaves_the_new_one_alone() -> None:
+    service = Scripted()
+
+    async def late(request: Request) -> Response:
+        await asyncio.sleep(10)
+        return reply(401)
+
+    service.will(late, reply(401), reply(200, RUNNER), reply(200, RUNNER))
+    client = connect(service)
+    slow = asyncio.ensure_future(client.get_runner(7))
+    await asyncio.sleep(1)
+    await client.get_runner(7)
+    await slow
+    assert len(service.logged_in) == 4
+
+
+@virtual
 async def test_closing_during_a_login() -> None:
     service = Scripted()
     closed = asyncio.Event()

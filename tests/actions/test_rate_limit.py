@@ -220,6 +220,26 @@ async def test_a_late_success_does_not_end_the_pause() -> None:
 
 
 @virtual
+async def test_a_success_from_before_the_signal_does_not_calm_us() -> None:
+    service = Scripted()
+    client = connect(service)
+
+    async def late(request: Request) -> Response:
+        await asyncio.sleep(3)
+        return reply(200, RUNNER)
+
+    service.will(late, reply(429), reply(429))
+    call = asyncio.ensure_future(client.get_runner(7))
+    await asyncio.sleep(1)
+    with pytest.raises(RateLimitedError):
+        await client.get_runner(7)
+    await call
+    with pytest.raises(RateLimitedError):
+        await client.get_runner(7)
+    assert client.throttle.paused_for == 2.0
+
+
+@virtual
 async def test_a_plain_refusal_pauses_nothing() -> None:
     service = Scripted()
     client = connect(service)
