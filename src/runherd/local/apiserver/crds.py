@@ -22,7 +22,16 @@ from runherd.local.apiserver.names import dns_subdomain_problems
 from runherd.local.apiserver.schema import Schema
 from runherd.local.apiserver.validation import SchemaError, Validator
 
-__all__ = ["CLEANUP_FINALIZER", "check", "check_update", "default", "is_established", "kinds_of", "prepare_update"]
+__all__ = [
+    "CLEANUP_FINALIZER",
+    "check",
+    "check_update",
+    "default",
+    "is_established",
+    "kinds_of",
+    "prepare_update",
+    "warnings",
+]
 
 #: Holds a definition that is being deleted until its objects are gone.
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
@@ -231,6 +240,21 @@ def check_update(new: Object, old: Object) -> list[FieldError]:
             text = "missing from spec.versions; it was previously a storage version, and must remain in spec.versions"
             errors.append(invalid_value(f"status.storedVersions[{index}]", stored, text))
     return errors
+
+
+def warnings(definition: Object) -> list[str]:
+    """What a definition asks for and this server doesn't do."""
+    return [
+        f"spec.versions[{index}]: x-kubernetes-validations are kept but not enforced by this server"
+        for index, version in enumerate(definition["spec"].get("versions", ()))
+        if _has_rules((version.get("schema") or {}).get("openAPIV3Schema"))
+    ]
+
+
+def _has_rules(schema: Any) -> bool:
+    if isinstance(schema, dict):
+        return bool(schema.get("x-kubernetes-validations")) or any(_has_rules(each) for each in schema.values())
+    return isinstance(schema, list) and any(_has_rules(each) for each in schema)
 
 
 def is_established(definition: Object) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from multidict import CIMultiDict
 
+from runherd.local.apiserver import crds
 from runherd.local.apiserver.binding import bind
 from runherd.local.apiserver.bodies import check_size, duplicate_fields, parse
 from runherd.local.apiserver.decoding import read_object, report_strict
@@ -28,13 +29,13 @@ from runherd.local.apiserver.logs import PodLogs, pod_log
 from runherd.local.apiserver.negotiation import Form, Representation, negotiate
 from runherd.local.apiserver.options import DeleteOptions, FieldValidation, field_validation, refuse_dry_run
 from runherd.local.apiserver.patches import apply_json_patch, apply_merge_patch, apply_strategic_patch
-from runherd.local.apiserver.registry import Registry
+from runherd.local.apiserver.registry import CRD_RESOURCE, Registry
 from runherd.local.apiserver.responses import Responses, value_of, value_response
 from runherd.local.apiserver.store import Key, Record, Store
 from runherd.local.apiserver.tables import render_metadata, render_row
 from runherd.local.apiserver.targets import Query, Target
 from runherd.local.apiserver.watches import Watches, WatchOptions
-from runherd.local.apiserver.writes import Writes, object_of
+from runherd.local.apiserver.writes import Writes, Written, object_of
 from runherd.wire.clock import Clock
 from runherd.wire.transport import Request, Response, StreamingResponse
 
@@ -129,7 +130,7 @@ class Endpoints:
             raise error
         new, warnings = read_object(kind, request.body, _content_type(request), field_validation(query))
         written = await self._writes.create(kind, target.namespace, new)
-        return self._responses.one(kind, written.record, representation, status=201, warnings=warnings)
+        return self._written(kind, written, representation, warnings)
 
     async def _update(
         self, request: Request, kind: Kind, target: Target, query: Query, subresource: str = ""
@@ -137,8 +138,7 @@ class Endpoints:
         representation = self._writing(request, query)
         new, warnings = read_object(kind, request.body, _content_type(request), field_validation(query))
         written = await self._writes.update(kind, _key(kind, target), new, subresource)
-        status = 201 if written.created else 200
-        return self._responses.one(kind, written.record, representation, status=status, warnings=warnings)
+        return self._written(kind, written, representation, warnings)
 
     async def _patch(
         self, request: Request, kind: Kind, target: Target, query: Query, subresource: str = ""
@@ -147,7 +147,14 @@ class Endpoints:
         validation = field_validation(query)
         transform, warnings = _patch_of(request, kind, validation)
         written = await self._writes.patch(kind, _key(kind, target), transform, subresource, validation)
-        return self._responses.one(kind, written.record, representation, warnings=[*warnings, *written.warnings])
+        return self._written(kind, written, representation, warnings)
+
+    def _written(self, kind: Kind, written: Written, representation: Representation, warnings: list[str]) -> Response:
+        warnings = [*warnings, *written.warnings]
+        if kind.resource == CRD_RESOURCE:
+            warnings += crds.warnings(object_of(written.record))
+        status = 201 if written.created else 200
+        return self._responses.one(kind, written.record, representation, status=status, warnings=warnings)
 
     def _writing(self, request: Request, query: Query) -> Representation:
         check_size(request.body)
@@ -170,7 +177,7 @@ class Endpoints:
 
     async def _delete_collection(self, request: Request, kind: Kind, target: Target, query: Query) -> Response:
         check_size(request.body)
-        if kind.resource == "namespaces" or (kind.namespaced and not target.namespace):
+        if "deletecollection" not in kind.verbs or (kind.namespaced and not target.namespace):
             raise method_not_allowed()
         representation = negotiate(_accept(request), _FORMS)
         options = DeleteOptions.read(request.body, _content_type(request), query)
