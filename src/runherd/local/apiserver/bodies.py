@@ -1,4 +1,4 @@
-"""Request bodies: JSON and YAML into plain values, with the fields that are given twice."""
+"""Request bodies: JSON, YAML and protobuf into plain values, with the fields that are given twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import msgspec
 import yaml
 
 from runherd.local.apiserver.errors import ApiError, unsupported_media_type
-from runherd.local.apiserver.negotiation import JSON, YAML
+from runherd.local.apiserver.negotiation import JSON, PROTOBUF, YAML
+from runherd.local.apiserver.protobuf import decode_protobuf
 
 __all__ = ["MAX_BODY_SIZE", "check_size", "duplicate_fields", "media_type_of", "parse", "request_too_large"]
 
@@ -31,7 +32,7 @@ def check_size(body: bytes) -> None:
         raise request_too_large()
 
 
-def media_type_of(content_type: str, accepted: tuple[str, ...] = (JSON, YAML)) -> str:
+def media_type_of(content_type: str, accepted: tuple[str, ...] = (JSON, YAML, PROTOBUF)) -> str:
     """The media type of a body, JSON where none is named. Raises a 415 for one that isn't accepted."""
     media_type = content_type.partition(";")[0].strip().lower() or JSON
     if media_type not in accepted:
@@ -43,6 +44,8 @@ def parse(body: bytes, media_type: str = JSON) -> Any:
     """The value that a body holds. Raises ValueError, with the reason, where it is malformed."""
     if media_type == YAML:
         return _parse_yaml(body)
+    if media_type == PROTOBUF:
+        return decode_protobuf(body)
     try:
         value = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
@@ -100,6 +103,9 @@ def duplicate_fields(body: bytes, value: Any, media_type: str = JSON) -> list[st
     """The paths of fields that are given more than once in a body; ``value`` is what :func:`parse` made of it."""
     if media_type == YAML:
         return _duplicate_yaml_fields(body)
+    if media_type == PROTOBUF:
+        # Where a field comes twice, the last counts: that is the format's rule.
+        return []
     # Most clients write JSON as we do; then nothing can have been lost in reading.
     if msgspec.json.encode(value) == body:
         return []

@@ -6,7 +6,7 @@ from runherd.local.apiserver import rules
 from runherd.local.apiserver.columns import COLUMNS
 from runherd.local.apiserver.decoding import builtin_schema
 from runherd.local.apiserver.errors import qualified
-from runherd.local.apiserver.kinds import Kind, Rules
+from runherd.local.apiserver.kinds import ALL_VERBS, Kind, Rules
 from runherd.local.apiserver.names import NameRule, dns_label_problems, dns_subdomain_problems, path_segment_problems
 from runherd.local.apiserver.pods import POD_RULES
 
@@ -37,6 +37,7 @@ def _kind(
     creates_on_update: bool = False,
     unconditional_update: bool = True,
     returns_deleted: bool = False,
+    has_collection_delete: bool = True,
     singular: str = "",
 ) -> Kind:
     group, version, schemas = package
@@ -60,6 +61,7 @@ def _kind(
         allows_create_on_update=creates_on_update,
         allows_unconditional_update=unconditional_update,
         returns_deleted=returns_deleted,
+        verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection" or has_collection_delete),
     )
 
 
@@ -87,6 +89,7 @@ BUILTIN_KINDS = (
         kind_rules=rules.NAMESPACE_RULES,
         name_rule=dns_label_problems,
         returns_deleted=True,
+        has_collection_delete=False,
     ),
     _kind(
         _CORE,

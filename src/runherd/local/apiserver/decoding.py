@@ -12,6 +12,7 @@ from runherd.local.apiserver import metadata
 from runherd.local.apiserver.bodies import duplicate_fields, media_type_of, parse
 from runherd.local.apiserver.errors import bad_request
 from runherd.local.apiserver.kinds import Kind, Object
+from runherd.local.apiserver.negotiation import JSON, YAML
 from runherd.local.apiserver.options import FieldValidation
 from runherd.local.apiserver.schema import DecodeError, Schema, decode_typed, prune
 
@@ -52,7 +53,8 @@ def encode(value: Object) -> bytes:
 def read_body(body: bytes, content_type: str, kind: Kind) -> Any:
     """The plain value of a body that should hold an object of ``kind``. Raises a 400 or a 415."""
     try:
-        return parse(body, media_type_of(content_type))
+        # What is sent to a definition's kinds has no message that could be known.
+        return parse(body, media_type_of(content_type, (JSON, YAML)) if kind.is_custom else media_type_of(content_type))
     except ValueError as error:
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind.kind}): couldn't get version/kind; {error}"

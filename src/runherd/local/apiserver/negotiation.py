@@ -7,10 +7,12 @@ from typing import Literal
 
 from runherd.local.apiserver.errors import not_acceptable
 
-__all__ = ["JSON", "YAML", "Form", "Representation", "negotiate", "parse_accept"]
+__all__ = ["JSON", "PROTOBUF", "YAML", "Form", "Representation", "negotiate", "parse_accept"]
 
 JSON = "application/json"
 YAML = "application/yaml"
+#: For request bodies only; see :mod:`runherd.local.apiserver.protobuf`.
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 #: ``Object`` as it is; a ``Table`` for people; ``PartialObjectMetadata`` with no more than metadata.
 Form = Literal["Object", "Table", "PartialObjectMetadata", "APIGroupDiscoveryList"]

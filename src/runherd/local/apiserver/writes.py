@@ -109,9 +109,10 @@ class Writes:
         sent_version = parse_resource_version(meta.get("resourceVersion", ""))
         sent_uid = meta.get("uid")
         created = False
+        last: Record | None = None
 
         def decide(current: Record | None, revision: int) -> Change | None:
-            nonlocal created
+            nonlocal created, last
             if current is None:
                 if not kind.allows_create_on_update or subresource:
                     raise not_found(kind.group, kind.plural, key.name)
@@ -131,17 +132,22 @@ class Writes:
                 raise invalid(kind.group, kind.plural, key.name, [error])
             if sent_version and sent_version != current.revision:
                 raise conflict(kind.group, kind.plural, key.name)
-            return self._replace(kind, new, old, subresource, revision)
+            change, replaced = self._replace(kind, new, old, subresource, revision)
+            last = _last_state(kind, change, replaced, current)
+            return change
 
-        return Written(await self._store.write(key, decide), created)
+        record = await self._store.write(key, decide)
+        return Written(last or record, created)
 
     async def patch(
         self, kind: Kind, key: Key, transform: Transform, subresource: str, validation: FieldValidation
     ) -> Written:
         """Change an object by ``transform``."""
         warnings: list[str] = []
+        last: Record | None = None
 
         def decide(current: Record | None, revision: int) -> Change | None:
+            nonlocal last
             if current is None:
                 raise not_found(kind.group, kind.plural, key.name)
             old = object_of(current)
@@ -156,9 +162,12 @@ class Writes:
             _match_namespace(kind, meta, key.namespace)
             if parse_resource_version(meta.get("resourceVersion", "")) not in {0, current.revision}:
                 raise conflict(kind.group, kind.plural, key.name)
-            return self._replace(kind, new, old, subresource, revision)
+            change, replaced = self._replace(kind, new, old, subresource, revision)
+            last = _last_state(kind, change, replaced, current)
+            return change
 
-        return Written(await self._store.write(key, decide), warnings=warnings)
+        record = await self._store.write(key, decide)
+        return Written(last or record, warnings=warnings)
 
     async def modify(self, kind: Kind, key: Key, change: Callable[[Object], None]) -> Written:
         """Change an object as the server itself does: without validation, as for a pod's binding."""
@@ -217,8 +226,10 @@ class Writes:
         kind.rules.prepare_create(new)
         self._validate(kind, new, None)
 
-    def _replace(self, kind: Kind, new: Object, old: Object, subresource: str, revision: int) -> Change | None:
-        """The change from ``old`` to ``new``, or None where there is none."""
+    def _replace(
+        self, kind: Kind, new: Object, old: Object, subresource: str, revision: int
+    ) -> tuple[Change | None, Object]:
+        """The change from ``old`` to ``new``, or None where there is none; and the new object as it was admitted."""
         if kind.is_custom:
             apply_defaults(new, kind.schema)
         kind.rules.default(new)
@@ -235,8 +246,10 @@ class Writes:
         new["metadata"].pop("resourceVersion", None)
         old["metadata"].pop("resourceVersion", None)
         if is_finished(kind, new):
-            return _removal(kind, old, revision)
-        return None if new == {**old, "apiVersion": new["apiVersion"]} else _change(kind, new, revision)
+            return _removal(kind, old, revision), new
+        if new == {**old, "apiVersion": new["apiVersion"]}:
+            return None, new
+        return _change(kind, new, revision), new
 
     def _validate(self, kind: Kind, new: Object, old: Object | None) -> None:
         errors = [*metadata.validate(new["metadata"], kind.name_rule)]
@@ -290,6 +303,18 @@ def _removal(kind: Kind, last: Object, revision: int) -> Change:
     last["apiVersion"] = kind.stored_api_version
     last["metadata"]["resourceVersion"] = str(revision)
     return Change(encode(last), deleted=True)
+
+
+def _last_state(kind: Kind, change: Change | None, new: Object, replaced: Record) -> Record | None:
+    """What the writer of an object's last update is told: what it wrote, which never was stored, as the old version.
+
+    Watchers see the object end as it was before.
+    """
+    if change is None or not change.deleted:
+        return None
+    new["apiVersion"] = kind.stored_api_version
+    new["metadata"]["resourceVersion"] = str(replaced.revision)
+    return Record(replaced.key, encode(new), replaced.revision)
 
 
 def _is_same(new: Object, current: Record) -> bool:
