@@ -53,8 +53,12 @@ async def test_finalizers_hold_an_object(api: Api) -> None:
         ("FieldValueForbidden", "metadata.finalizers", f'{text}[]string{{"runherd.dev/three"}}')
     }
     await api.patch(path, {"metadata": {"finalizers": ["runherd.dev/one"]}})
+    before = (await api.call("GET", path)).json
     last = await api.patch(path, {"metadata": {"finalizers": None}})
     assert last["metadata"]["uid"] == created["metadata"]["uid"]
+    # What is answered was never stored: it has the version before, and no finalizer.
+    assert "finalizers" not in last["metadata"]
+    assert last["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     assert (await api.call("GET", path)).status == 404
 
 
