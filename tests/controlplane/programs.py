@@ -78,20 +78,29 @@ def _assets(directory: Path) -> Programs:
     )
 
 
-def _built(go: str, report: Report) -> Path:
-    flags = ["-trimpath", f"-ldflags={_linker_flags(kubernetes_version())}"]
+def built_program(go: str, sources: Path, cache: Path, name: str, report: Report, linker_flags: str = "-s -w") -> Path:
+    """Return the program ``name``, built from the Go module in ``sources`` into ``cache`` unless it is there.
+
+    It is built anew when its sources, its flags or the Go that builds it change. Raises BuildError, with the
+    compiler's output, when the build fails.
+    """
+    flags = ["-trimpath", f"-ldflags={linker_flags}"]
     environment = {**os.environ, "CGO_ENABLED": "0"}
-    key = hashlib.sha256("\0".join([*flags, _toolchain(go, environment)]).encode())
-    for source in sorted([SOURCES / "go.mod", SOURCES / "go.sum", *SOURCES.glob("*.go")]):
+    key = hashlib.sha256("\0".join([*flags, _toolchain(go, sources, environment)]).encode())
+    for source in sorted([sources / "go.mod", sources / "go.sum", *sources.glob("*.go")]):
         content = source.read_bytes()
         key.update(f"\0{source.name}\0{len(content)}\0".encode() + content)
 
     def build(directory: Path) -> None:
-        report("building the control plane; the first time takes 8 to 15 minutes of CPU time")
-        _compile([go, "build", "-v", *flags, "-o", str(directory / "controlplane"), "."], environment, report)
+        command = [go, "build", "-v", *flags, "-o", str(directory / name), "."]
+        _compile(command, sources, environment, f"the program {name}", report)
 
-    directory = cache_directory() / "controlplane" / key.hexdigest()[:16]
-    return cached(directory, build, report) / "controlplane"
+    return cached(cache / key.hexdigest()[:16], build, report) / name
+
+
+def _built(go: str, report: Report) -> Path:
+    flags = _linker_flags(kubernetes_version())
+    return built_program(go, SOURCES, cache_directory() / "controlplane", "controlplane", report, flags)
 
 
 def _linker_flags(version: str) -> str:
@@ -102,25 +111,26 @@ def _linker_flags(version: str) -> str:
     return " ".join(["-s", "-w", *(f"-X={package}.{name}={value}" for name, value in stamps.items())])
 
 
-def _toolchain(go: str, environment: dict[str, str]) -> str:
+def _toolchain(go: str, sources: Path, environment: dict[str, str]) -> str:
     """Name the Go that builds here (its toolchain line may select another than ``go`` itself) and for what."""
     command = [go, "env", "GOVERSION", "GOOS", "GOARCH"]
-    result = subprocess.run(command, cwd=SOURCES, env=environment, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, cwd=sources, env=environment, capture_output=True, text=True, check=False)
     if result.returncode != 0:
-        raise BuildError(f"{' '.join(command)} failed in {SOURCES}:\n{result.stderr}")
+        raise BuildError(f"{' '.join(command)} failed in {sources}:\n{result.stderr}")
     return result.stdout
 
 
-def _compile(command: list[str], environment: dict[str, str], report: Report) -> None:
+def _compile(command: list[str], sources: Path, environment: dict[str, str], what: str, report: Report) -> None:
+    report(f"building {what}; the first time takes minutes (the control plane 8 to 15 of CPU time)")
     lines: list[str] = []
     with subprocess.Popen(
-        command, cwd=SOURCES, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        command, cwd=sources, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:
             lines.append(line)
             if len(lines) % _PACKAGES_PER_REPORT == 0:
-                report(f"building the control plane: {len(lines)} packages so far, last {line.strip()}")
+                report(f"building {what}: {len(lines)} packages so far, last {line.strip()}")
     if process.returncode != 0:
-        raise BuildError(f"the control plane did not build ({' '.join(command)}):\n{''.join(lines[-40:])}")
-    report("the control plane is built")
+        raise BuildError(f"{what} did not build ({' '.join(command)}):\n{''.join(lines[-40:])}")
+    report(f"{what} is built")
