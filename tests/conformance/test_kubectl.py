@@ -224,6 +224,23 @@ async def test_create_edit_patch_label_and_annotate(run: Kubectl) -> None:
     assert (await run.json("get", "pod", "web"))["spec"]["containers"][0]["env"] == [{"name": "A", "value": "1"}]
 
 
+async def test_what_kubectl_makes_itself(run: Kubectl) -> None:
+    """It sends these as protobuf."""
+    await run("create", "namespace", "other")
+    await run("create", "configmap", "a", "--from-literal=k=v", "-n", "other")
+    assert (await run.json("get", "configmap", "a", "-n", "other"))["data"] == {"k": "v"}
+    await run("create", "secret", "generic", "a", "--from-literal=k=v")
+    assert (await run.json("get", "secret", "a"))["data"] == {"k": "dg=="}
+    await run("create", "serviceaccount", "a")
+    await run("create", "role", "a", "--verb=get,list", "--resource=pods")
+    await run("create", "rolebinding", "a", "--role=a", "--serviceaccount=default:a")
+    assert "default/a" in await run("get", "rolebinding", "a", "-o", "wide")
+    await run("run", "web", "--image=example.com/web:1", "--env=A=1", "--restart=Never")
+    spec = (await run.json("get", "pod", "web"))["spec"]
+    assert spec["restartPolicy"] == "Never"
+    assert spec["containers"][0]["env"] == [{"name": "A", "value": "1"}]
+
+
 async def test_describe_events_and_explain(run: Kubectl) -> None:
     await _running(run)
     pod = await run.json("get", "pod", "web")

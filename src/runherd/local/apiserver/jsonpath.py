@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["JsonPathError", "compile_path", "simple_path"]
 
 _STEP = re.compile(
-    r"\.(?P<field>(?:[^.\[\]'\"\\\s]|\\.)+)"
+    r"\.(?!\*)(?P<field>(?:[^.\[\]'\"\\\s]|\\.)+)"
     r"|\[(?P<index>-?\d+)\]"
     r"|\[(?P<all>\*)\]|(?P<dot_all>\.\*)"
     r"|\[(?P<quote>['\"])(?P<quoted>.*?)(?P=quote)\]"
