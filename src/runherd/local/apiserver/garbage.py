@@ -11,7 +11,7 @@ from runherd.local.apiserver.kinds import Object
 from runherd.local.apiserver.options import DeleteOptions
 from runherd.local.apiserver.registry import Registry
 from runherd.local.apiserver.store import Event, Key, Record, Store
-from runherd.local.apiserver.writes import Writes, object_of
+from runherd.local.apiserver.writes import Writes
 
 __all__ = ["GarbageCollector"]
 
@@ -45,7 +45,8 @@ class GarbageCollector(Chore):
         self._registry = registry
         self._writes = writes
         self._keys: dict[str, Key] = {}
-        self._dependents: dict[str, set[Key]] = {}
+        #: By the owner's UID. Dictionaries, not sets: what follows from them must come in the same order in every run.
+        self._dependents: dict[str, dict[Key, None]] = {}
         self._owners: dict[Key, tuple[str, ...]] = {}
 
     def load(self, record: Record) -> None:
@@ -69,7 +70,7 @@ class GarbageCollector(Chore):
             if owners:
                 self._owners[key] = owners
             for uid in owners:
-                self._dependents.setdefault(uid, set()).add(key)
+                self._dependents.setdefault(uid, {})[key] = None
             # An owner may be gone already; what is seen of it before it has come (at load) is looked at again.
             if owners:
                 self.enqueue([key])
@@ -77,7 +78,7 @@ class GarbageCollector(Chore):
     def _disown(self, key: Key) -> None:
         for uid in self._owners.pop(key, ()):
             dependents = self._dependents[uid]
-            dependents.discard(key)
+            dependents.pop(key, None)
             if not dependents:
                 del self._dependents[uid]
 
@@ -108,7 +109,4 @@ class GarbageCollector(Chore):
             # What isn't served can't be looked up, so that nothing can be said about it.
             return True
         namespace = dependent.namespace if kind.namespaced else ""
-        if self._keys.get(owner.uid) == Key(kind.resource, namespace, owner.name):
-            return True
-        record = self._store.get(Key(kind.resource, namespace, owner.name))
-        return record is not None and bool(object_of(record)["metadata"]["uid"] == owner.uid)
+        return self._keys.get(owner.uid) == Key(kind.resource, namespace, owner.name)

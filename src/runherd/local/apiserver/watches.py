@@ -84,7 +84,7 @@ class Watches:
         self._store = store
         self._random = random
         self._ready: deque[Event] = deque()
-        self._waiting: set[Cursor] = set()
+        self._waiting: dict[Cursor, None] = {}
         self.is_closed = False
 
     def open(self, selection: Selection, options: WatchOptions, render: Render | None) -> AsyncIterator[bytes]:
@@ -99,11 +99,11 @@ class Watches:
 
     async def wait(self, cursor: Cursor) -> None:
         """Return when there may be something to take, or all is closed."""
-        self._waiting.add(cursor)
+        self._waiting[cursor] = None
         try:
             await cursor.wait()
         finally:
-            self._waiting.discard(cursor)
+            del self._waiting[cursor]
 
     def line(self, event: Event) -> bytes:
         """An event as its line, which is made once for all watchers."""

@@ -380,7 +380,7 @@ def _with_status_only(kind: Kind, new: Object, old: Object) -> Object:
         _keep(result, new, "status")
         return result
     # Built-in kinds let their metadata be changed together with the status, apart from the owners.
-    for name in list({*new, *old} - {"status", "metadata", "apiVersion", "kind"}):
+    for name in sorted({*new, *old} - {"status", "metadata", "apiVersion", "kind"}):
         _keep(new, old, name)
     _keep(new["metadata"], old["metadata"], "ownerReferences")
     return new
