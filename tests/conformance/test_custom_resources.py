@@ -326,6 +326,10 @@ def _minimal(**changes: Any) -> dict[str, Any]:
             _minimal(schema={"type": "object", "properties": {"a": {"type": "text"}}}),
             "spec.validation.openAPIV3Schema.properties[a].type",
         ),
+        (
+            _minimal(schema={"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}}),
+            "spec.validation.openAPIV3Schema.properties[a].default",
+        ),
     ],
 )
 async def test_a_bad_definition_is_refused(api: Api, definition: dict[str, Any], field: str) -> None:

@@ -179,6 +179,7 @@ def _root_schema_errors(schema: Any, path: str) -> Iterator[FieldError]:
     if not errors:
         try:
             Validator(schema)
+            yield from list(_default_errors(schema, path))
         except SchemaError as error:
             yield invalid_value(path, "", f"error building validator: {error}")
 
@@ -199,6 +200,10 @@ def _schema_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]
             yield forbidden_field(f"{path}.items", "items must be a schema object and not an array")
         else:
             yield required(f"{path}.items", "must be specified")
+    if not isinstance(schema.get("additionalProperties", True), bool | dict):
+        yield invalid_value(
+            f"{path}.additionalProperties", schema["additionalProperties"], "must be a schema or a boolean"
+        )
     if schema.get("properties") and schema.get("additionalProperties"):
         text = "additionalProperties and properties are mutual exclusive"
         yield forbidden_field(f"{path}.additionalProperties", text)
@@ -212,6 +217,19 @@ def _schema_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]
         yield from _child_errors(
             schema["additionalProperties"], f"{path}.additionalProperties", "specified object fields"
         )
+
+
+def _default_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    """What is wrong with the defaults of a schema that is fine otherwise."""
+    if schema.get("default") is not None:
+        for error in Validator(schema).check(schema["default"]):
+            yield FieldError(error.reason, f"{path}.default{f'.{error.field}' if error.field else ''}", error.message)
+    children = {f".properties[{name}]": child for name, child in (schema.get("properties") or {}).items()}
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), dict):
+            children[f".{name}"] = schema[name]
+    for name, child in children.items():
+        yield from _default_errors(child, path + name)
 
 
 def _child_errors(schema: Any, path: str, what: str) -> Iterator[FieldError]:
