@@ -39,14 +39,6 @@ class RequestObserver(Protocol):
         """A write waited ``seconds`` in the limiter. Feeds ``rest_client_rate_limiter_duration_seconds``."""
 
 
-class _NoObserver:
-    def request_finished(self, method: str, host: str, code: str, seconds: float) -> None:
-        pass
-
-    def limiter_waited(self, method: str, host: str, seconds: float) -> None:
-        pass
-
-
 @dataclass(slots=True)
 class Call:
     """One request as its caller means it. ``what`` names it in errors: ``create pods default/web``."""
@@ -87,7 +79,7 @@ class RestClient:
         self._limiter = limiter
         self._clock = clock
         self._random = random
-        self._observer: RequestObserver = observer or _NoObserver()
+        self._observer = observer
         self._retry = retry or RetryPolicy()
         self._headers = {"User-Agent": user_agent, **(headers or {})}
         self._headers_of: dict[tuple[str, str], dict[str, str]] = {}
@@ -112,12 +104,14 @@ class RestClient:
             return await self.read(call, timeouts)
         request = self._request(call)
         attempts = Attempts(self._retry, self._random, call.repeat)
+        observer = self._observer
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
             await limiter.acquire(owner, priority)
             try:
-                self._observer.limiter_waited(call.method, self._host, loop.time() - started)
+                if observer is not None:
+                    observer.limiter_waited(call.method, self._host, loop.time() - started)
                 outcome = await self._attempt(call, request, timeouts, attempts)
             finally:
                 limiter.release()
@@ -143,13 +137,12 @@ class RestClient:
 
     async def _attempt(self, call: Call, request: Request, timeouts: Timeouts, attempts: Attempts) -> bytes | float:
         """One attempt: the answer's body, or the seconds to wait before the next one."""
-        loop = asyncio.get_running_loop()
-        started = loop.time()
+        started = asyncio.get_running_loop().time()
         try:
             response = await self._transport.request(request, timeouts)
         except TransportError as error:
-            return self._failed(call, error, loop.time() - started, attempts)
-        self._observer.request_finished(call.method, self._host, str(response.status), loop.time() - started)
+            return self._failed(call, error, started, attempts)
+        self._observe(call, response.status, started)
         if 200 <= response.status < 300:
             return response.body
         return self._refused(call, response.status, response.headers.get("Retry-After"), response.body, attempts)
@@ -164,8 +157,7 @@ class RestClient:
         stack: AsyncExitStack,
     ) -> ResponseStream | float:
         """One attempt to open a stream, which ``stack`` then closes; or the seconds to wait before the next one."""
-        loop = asyncio.get_running_loop()
-        started = loop.time()
+        started = asyncio.get_running_loop().time()
         body = b""
         try:
             async with asyncio.timeout(within):
@@ -174,16 +166,22 @@ class RestClient:
                     body = await stream.read()
         except TimeoutError:
             late = DeadlineExceededError(f"{call.what}: no answer within {within:g} s", request_sent=True)
-            return self._failed(call, late, loop.time() - started, attempts)
+            return self._failed(call, late, started, attempts)
         except TransportError as error:
-            return self._failed(call, error, loop.time() - started, attempts)
-        self._observer.request_finished(call.method, self._host, str(stream.status), loop.time() - started)
+            return self._failed(call, error, started, attempts)
+        self._observe(call, stream.status, started)
         if 200 <= stream.status < 300:
             return stream
         return self._refused(call, stream.status, stream.headers.get("Retry-After"), body, attempts)
 
-    def _failed(self, call: Call, error: TransportError, seconds: float, attempts: Attempts) -> float:
-        self._observer.request_finished(call.method, self._host, "<error>", seconds)
+    def _observe(self, call: Call, status: int | None, started: float) -> None:
+        if self._observer is not None:
+            seconds = asyncio.get_running_loop().time() - started
+            code = "<error>" if status is None else str(status)
+            self._observer.request_finished(call.method, self._host, code, seconds)
+
+    def _failed(self, call: Call, error: TransportError, started: float, attempts: Attempts) -> float:
+        self._observe(call, None, started)
         wait = attempts.after_failure(error)
         if wait is None:
             error.add_note(f"while trying to {call.what} (attempt {attempts.made})")

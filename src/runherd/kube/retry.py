@@ -56,6 +56,8 @@ class RetryPolicy:
 class Attempts:
     """The requests that one call makes: counts them, and says after each whether there is a next one."""
 
+    __slots__ = ("_left", "_policy", "_random", "_repeat", "made")
+
     def __init__(self, policy: RetryPolicy, random: Random, repeat: Repeat) -> None:
         self._policy = policy
         self._random = random

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 from multidict import CIMultiDict, CIMultiDictProxy
 
 __all__ = [
@@ -57,8 +58,10 @@ class Timeouts:
 DEFAULT_TIMEOUTS = Timeouts()
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+# These two are made for every call, and a msgspec struct is made in a tenth of the time that a frozen dataclass takes.
+
+
+class Request(msgspec.Struct, frozen=True):
     """One HTTP request: an absolute ``url``, a complete ``body``.
 
     ``repr`` shows neither headers nor body, since both carry secrets.
@@ -66,17 +69,22 @@ class Request:
 
     method: str
     url: str
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    body: bytes = field(default=b"", repr=False)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    body: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"Request(method={self.method!r}, url={self.url!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
-    """One HTTP response whose body has been read to its end (content codings undone)."""
+class Response(msgspec.Struct, frozen=True):
+    """One HTTP response whose body has been read to its end (content codings undone). ``repr`` as above."""
 
     status: int
-    headers: CIMultiDictProxy[str] | CIMultiDict[str] = field(default_factory=_no_headers, repr=False)
-    body: bytes = field(default=b"", repr=False)
+    headers: CIMultiDictProxy[str] | CIMultiDict[str] = msgspec.field(default_factory=_no_headers)
+    body: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"Response(status={self.status!r})"
 
 
 @dataclass(frozen=True, slots=True)
