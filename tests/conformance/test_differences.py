@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.api import GROUP, Api, config_map, pod, widget
+from tests.conformance.api import GROUP, Api, config_map, pod
 from tests.conformance.test_custom_resources import _CRDS, _minimal
 
 
@@ -18,15 +18,6 @@ async def test_nothing_is_added_to_pods_or_namespaces(api: Api) -> None:
     for field in ("serviceAccountName", "tolerations", "priority", "preemptionPolicy"):
         assert (field in spec) is api.is_real
     assert (await api.call("GET", api.core("serviceaccounts", "default"))).status == (200 if api.is_real else 404)
-
-
-async def test_items_of_lists_say_what_they_are(api: Api) -> None:
-    await api.create(api.core("configmaps"), config_map("a"))
-    await api.create(api.custom("widgets"), widget("a"))
-    item = (await api.get(api.core("configmaps")))["items"][0]
-    assert ("kind" in item, "apiVersion" in item) == (not api.is_real, not api.is_real)
-    # Those of custom kinds do so on both.
-    assert (await api.get(api.custom("widgets")))["items"][0]["kind"] == "Widget"
 
 
 async def test_a_version_on_a_new_object_is_the_clients_fault(api: Api) -> None:

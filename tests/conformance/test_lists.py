@@ -166,3 +166,12 @@ async def test_a_moment_to_come_is_a_timeout(api: Api) -> None:
     assert answer.message.startswith(f"Timeout: Too large resource version: {10**17}, current: ")
     assert answer.causes == [("ResourceVersionTooLarge", "", "Too large resource version")]
     assert answer.json["details"]["retryAfterSeconds"] == 1
+
+
+async def test_only_items_of_custom_kinds_say_what_they_are(api: Api) -> None:
+    await api.create(api.core("configmaps"), config_map("a"))
+    await api.create(api.custom("widgets"), widget("a"))
+    item = (await api.get(api.core("configmaps")))["items"][0]
+    assert "kind" not in item
+    assert "apiVersion" not in item
+    assert (await api.get(api.custom("widgets")))["items"][0]["kind"] == "Widget"

@@ -34,6 +34,14 @@ def value_of(record: Record, kind: Kind) -> bytes:
     return b'{"apiVersion":"%b"%b' % (kind.api_version.encode(), record.value[len(stored) :])
 
 
+def _items_of(records: Iterable[Record], kind: Kind) -> Iterable[bytes]:
+    """The items of a list. Those of built-in kinds don't say what they are: the list does."""
+    if kind.is_custom:
+        return (value_of(record, kind) for record in records)
+    stored = b'{"apiVersion":"%b","kind":"%b",' % (kind.stored_api_version.encode(), kind.kind.encode())
+    return (b"{" + record.value[len(stored) :] for record in records)
+
+
 def _response(
     status: int,
     body: bytes,
@@ -115,6 +123,6 @@ class Responses:
                 body = msgspec.json.encode({**head, "items": items})
             case _:
                 head = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata}
-                items_text = b",".join([value_of(record, kind) for record in page.records])
+                items_text = b",".join(_items_of(page.records, kind))
                 body = b'%b,"items":[%b]}' % (msgspec.json.encode(head)[:-1], items_text)
         return _response(200, body, representation)
