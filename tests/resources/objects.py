@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,6 +26,8 @@ __all__ = [
     "sent",
     "with_hashes_named",
 ]
+
+T = TypeVar("T")
 
 #: Stands for any integrity hash of ours in what a test expects.
 HASH = "<hash>"
@@ -156,15 +158,15 @@ def listener(**spec: Any) -> AutoscalingListener:
     return decoded(body, AutoscalingListener)
 
 
-def decoded(body: Mapping[str, Any], type_: type[Any]) -> Any:
+def decoded(body: Mapping[str, Any], type_: type[T]) -> T:
     """``body`` as the client decodes it."""
     return msgspec.json.decode(msgspec.json.encode(body), type=type_)
 
 
 def sent(body: Mapping[str, Any]) -> dict[str, Any]:
     """``body`` as it goes over the wire, with ``HASH`` for each integrity hash."""
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body))
-    return with_hashes_named(plain)
+    named: dict[str, Any] = with_hashes_named(msgspec.json.decode(msgspec.json.encode(body)))
+    return named
 
 
 def with_hashes_named(value: Any) -> Any:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -53,7 +55,7 @@ def test_a_plain_set() -> None:
 
 
 def test_everything_a_runner_needs_is_copied() -> None:
-    parts = {
+    parts: dict[str, Any] = {
         "proxy": {"http": {"url": "http://proxy.test", "credentialSecretRef": "proxy-secret"}, "noProxy": ["a", "b"]},
         "githubServerTLS": {"certificateFrom": {"configMapKeyRef": {"name": "ca", "key": "ca.crt"}}},
         "vaultConfig": {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runherd.api.actions import EphemeralRunnerSet
+from runherd.api.actions import EphemeralRunner, EphemeralRunnerSet
 from runherd.resources import ephemeral_runner as runners
 from runherd.resources.integrity_hash import (
     content_hash,
@@ -58,14 +58,8 @@ def test_the_specs_of_a_set_and_of_its_runners_have_one_hash() -> None:
     )
     body = runners.ephemeral_runner(runner_set, "name", ())
     assert body["spec"]["proxySecretRef"]
-    runner = decoded(body, runners_type())
+    runner = decoded(body, EphemeralRunner)
     assert runner_spec_hash(runner.spec) == runner_spec_hash(runner_set.spec.ephemeral_runner_spec)
-
-
-def runners_type() -> type:
-    from runherd.api.actions import EphemeralRunner
-
-    return EphemeralRunner
 
 
 def test_a_set_that_arc_wrote_has_the_hash_of_what_is_desired() -> None:
