@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 __all__ = [
     "NameRule",
@@ -104,11 +105,13 @@ def path_segment_problems(value: str) -> list[str]:
     return [f"may not contain '{bad}'" for bad in "/%" if bad in value]
 
 
-def qualified_name_problems(value: str) -> list[str]:
+# The same few keys and values are on every object.
+@lru_cache(maxsize=4096)
+def qualified_name_problems(value: str) -> tuple[str, ...]:
     """A label's or annotation's key, or a finalizer: ``prefix/name`` or ``name``."""
     prefix, slash, name = value.rpartition("/")
     if "/" in prefix:
-        return [
+        return (
             _hint(
                 "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
                 "with an alphanumeric character",
@@ -117,8 +120,8 @@ def qualified_name_problems(value: str) -> list[str]:
                 "my.name",
                 "123-abc",
             )
-            + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        ]
+            + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+        )
     problems = []
     if slash:
         if not prefix:
@@ -131,14 +134,15 @@ def qualified_name_problems(value: str) -> list[str]:
         problems += [f"name part {problem}" for problem in _too_long(name, _MAX_LABEL, "bytes")]
     if _name_part.fullmatch(name) is None:
         problems.append(_NAME_PART_HINT)
-    return problems
+    return tuple(problems)
 
 
-def label_value_problems(value: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def label_value_problems(value: str) -> tuple[str, ...]:
     problems = _too_long(value, _MAX_LABEL, "bytes")
     if value and _name_part.fullmatch(value) is None:
         problems.append(_VALUE_HINT)
-    return problems
+    return tuple(problems)
 
 
 def config_key_problems(value: str) -> list[str]:

@@ -121,12 +121,12 @@ class ApiServer:
             return self._root(request)
         if segments[0] in _HEALTH_PATHS:
             return self._health()
-        if segments == ["version"]:
+        if segments == ("version",):
             return value_response(_version())
         self._authenticate(request)
         if segments[0] == "openapi":
             return self._openapi(request, segments)
-        if segments == ["runherd", "backup"]:
+        if segments == ("runherd", "backup"):
             return await self._backup(request)
         target = parse_target(segments)
         if target is not None and target.resource:
@@ -161,7 +161,7 @@ class ApiServer:
     def _health(self) -> Response:
         return plain_text("ok") if self._is_ready else plain_text("the server is starting or stopping\n", 500)
 
-    def _discovery(self, request: Request, segments: list[str]) -> Response:
+    def _discovery(self, request: Request, segments: tuple[str, ...]) -> Response:
         if request.method not in {"GET", "HEAD"}:
             raise method_not_allowed()
         accept = request.headers.get("Accept", "")
@@ -182,7 +182,7 @@ class ApiServer:
             return plain_text("404 page not found\n", 404)
         return value_response(found, negotiate(accept))
 
-    def _openapi(self, request: Request, segments: list[str]) -> Response:
+    def _openapi(self, request: Request, segments: tuple[str, ...]) -> Response:
         if request.method not in {"GET", "HEAD"}:
             raise method_not_allowed()
         found: Object | None = None

@@ -15,9 +15,11 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
 
 __all__ = [
     "Change",
@@ -68,9 +70,11 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-@dataclass(slots=True)
-class Record:
+class Record(msgspec.Struct, gc=False):
     """One version of one object. Never changed, except that readers may fill ``attributes``.
+
+    Records and events can't be part of a reference cycle, so Python's garbage collector needn't walk all of them
+    (``gc=False``): with many objects that would stop the server for a while.
 
     ``value`` is the object as JSON, with its ``metadata.resourceVersion`` equal to ``revision``. ``attributes`` belongs
     to the reader side, which keeps there what it decoded of the value (labels and fields for selectors).
@@ -79,11 +83,10 @@ class Record:
     key: Key
     value: bytes
     revision: int
-    attributes: Any = field(default=None, compare=False)
+    attributes: Any = None
 
 
-@dataclass(slots=True)
-class Event:
+class Event(msgspec.Struct, gc=False):
     """One applied write.
 
     For ``DELETED``, ``record`` is the last state of the object with the deletion's own revision. ``previous`` is the
@@ -93,7 +96,7 @@ class Event:
     type: EventType
     record: Record
     previous: Record | None
-    line: bytes | None = field(default=None, compare=False)
+    line: bytes | None = None
 
     @property
     def revision(self) -> int:

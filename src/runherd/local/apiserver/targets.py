@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from runherd.local.apiserver.errors import bad_request
@@ -54,13 +55,16 @@ class Query:
         return name in self._values
 
 
-def split_url(url: str) -> tuple[list[str], str]:
+# Collections are asked for again and again.
+@lru_cache(maxsize=128)
+def split_url(url: str) -> tuple[tuple[str, ...], str]:
     """The decoded segments of a URL's path, and its query."""
     parts = urlsplit(url)
-    return [unquote(segment) for segment in parts.path.strip("/").split("/") if segment], parts.query
+    return tuple(unquote(segment) for segment in parts.path.strip("/").split("/") if segment), parts.query
 
 
-def parse_target(segments: list[str]) -> Target | None:
+@lru_cache(maxsize=128)
+def parse_target(segments: tuple[str, ...]) -> Target | None:
     """What ``/api/v1/...`` or ``/apis/group/version/...`` names, or None where nothing can be there."""
     if segments[0] == "api" and len(segments) >= 2:
         group, version, rest = "", segments[1], segments[2:]
