@@ -10,6 +10,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -207,6 +208,13 @@ async def test_every_check_of_the_program_is_carried_out_here(program: Path) -> 
     process = await asyncio.create_subprocess_exec(program, "-list", stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()
     assert set(output.decode().splitlines()) == {*CHECKS, *INFORMER_CHECKS, LOST_HISTORY}
+
+
+async def test_the_embedded_server_knows_the_fields_of_the_messages(program: Path) -> None:
+    process = await asyncio.create_subprocess_exec(program, "-fields", stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    known = resources.files("runherd.local.apiserver").joinpath("protobuf_fields.json").read_text()
+    assert output.decode() == known, "write it anew with the program's flag -fields"
 
 
 @pytest.mark.parametrize("check", CHECKS)

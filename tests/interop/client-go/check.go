@@ -19,7 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-const eventuallyTimeout = 60 * time.Second
+// An informer waits up to a minute after a failure before it tries again.
+const eventuallyTimeout = 150 * time.Second
 
 var (
 	configMapsResource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}

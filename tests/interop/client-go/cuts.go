@@ -15,10 +15,12 @@ import (
 )
 
 const (
-	cutRounds     = 5
+	cutRounds     = 4
 	randomWriters = 8
 	randomWrites  = 5000
 	randomNames   = 60
+	// With each, the informers wait longer before they try again.
+	randomCuts = 8
 )
 
 func isList(_ string, query url.Values) bool {
@@ -61,7 +63,7 @@ func (c *check) randomWrites() {
 	}).Core().V1().Secrets().Informer()
 	c.start(all)
 	c.start(some)
-	breakable.unleash(0.02)
+	breakable.unleash(0.02, randomCuts)
 	var refused atomic.Int64
 	c.together(randomWriters, func(worker int) error {
 		random := rand.New(rand.NewSource(int64(worker)))
@@ -75,7 +77,7 @@ func (c *check) randomWrites() {
 		}
 		return nil
 	})
-	breakable.unleash(0)
+	breakable.unleash(0, 0)
 	c.details["cuts"], c.details["refused"] = breakable.cuts, refused.Load()
 	c.details["lists"], c.details["watches"] = requests.count(isList), requests.count(isWatch)
 	c.expect(breakable.cuts > 0, "nothing was cut")

@@ -41,7 +41,7 @@ func (c *check) errors() {
 	c.refused(apierrors.IsBadRequest, err, "a bad continue token")
 	_, err = client.Watch(c.ctx, metav1.ListOptions{ResourceVersion: "nonsense"})
 	c.expect(err != nil, "a watch from a bad version")
-	future := metav1.ListOptions{ResourceVersion: "999999999999", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
+	future := metav1.ListOptions{ResourceVersion: "9000000000000000000", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 	_, err = client.List(c.ctx, future)
 	c.refused(apierrors.IsTimeout, err, "a list of the future")
 	c.expect(apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge), "its causes: %v", err)

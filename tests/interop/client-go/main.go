@@ -26,7 +26,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-const timeout = 4 * time.Minute
+const timeout = 9 * time.Minute
 
 var checks = []struct {
 	name string

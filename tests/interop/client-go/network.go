@@ -58,8 +58,9 @@ type network struct {
 	open   map[*connection]bool
 	down   bool
 	random *rand.Rand
-	// chance is how likely a read ends in a cut.
+	// chance is how likely a read ends in a cut, while there are cuts left.
 	chance float64
+	left   int
 	cuts   int
 }
 
@@ -117,19 +118,20 @@ func (n *network) restore() {
 	n.down = false
 }
 
-// unleash cuts connections at random from now on; 0 ends that.
-func (n *network) unleash(chance float64) {
+// unleash cuts connections at random from now on, at most so many times.
+func (n *network) unleash(chance float64, times int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.chance = chance
+	n.chance, n.left = chance, times
 }
 
 func (n *network) strikes() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.random.Float64() >= n.chance {
+	if n.left == 0 || n.random.Float64() >= n.chance {
 		return false
 	}
+	n.left--
 	n.cuts++
 	return true
 }

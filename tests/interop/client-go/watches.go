@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
@@ -134,26 +135,34 @@ func (c *check) watches() {
 	c.expect(seen["first"] && seen["second"], "seen: %v", seen)
 	events.Stop()
 
-	c.bookmark(list.ResourceVersion)
 	c.streamedList(client.Watch)
 	c.retryWatcher(list.ResourceVersion)
+	c.bookmark(list.ResourceVersion)
 }
 
-// bookmark has a watch that ends in time say before how far it has come.
+// bookmark has a watch that ends in time say before how far it has come, with events that it doesn't show.
 func (c *check) bookmark(from string) {
+	client := c.typed.CoreV1().Secrets(c.namespace)
 	// The real server looks once a second whether a bookmark is due, and may be late once.
-	for range 5 {
-		events, err := c.typed.CoreV1().Secrets(c.namespace).Watch(c.ctx, metav1.ListOptions{
+	for attempt := range 5 {
+		events, err := client.Watch(c.ctx, metav1.ListOptions{
 			ResourceVersion: from, AllowWatchBookmarks: true, TimeoutSeconds: ptr.To(int64(5)),
+			FieldSelector: "metadata.name=second",
 		})
 		c.must(err, "watching for a while")
+		c.next(events, ofType(watch.Added))
+		unseen, err := client.Create(c.ctx, newSecret(fmt.Sprintf("unseen-%d", attempt), "0", nil), metav1.CreateOptions{})
+		c.must(err, "writing what the watch doesn't show")
 		for event := range events.ResultChan() {
-			if event.Type == watch.Bookmark {
-				bookmark := event.Object.(*corev1.Secret)
-				c.expect(bookmark.Name == "" && bookmark.ResourceVersion != from, "bookmark %+v", bookmark)
-				events.Stop()
-				return
+			if event.Type != watch.Bookmark {
+				c.fail("seen: %+v", event)
 			}
+			bookmark := event.Object.(*corev1.Secret)
+			order, err := resourceversion.CompareResourceVersion(bookmark.ResourceVersion, unseen.ResourceVersion)
+			c.must(err, "comparing versions")
+			c.expect(bookmark.Name == "" && order >= 0, "bookmark %+v, %s unseen", bookmark, unseen.ResourceVersion)
+			events.Stop()
+			return
 		}
 	}
 	c.fail("no watch ends with a bookmark")

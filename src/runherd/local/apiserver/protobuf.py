@@ -75,7 +75,10 @@ def decode_protobuf(body: bytes) -> Any:
     package = _META if kind == "DeleteOptions" else _GROUP_PACKAGES.get(api_version)
     if f"{package}.{kind}" not in message_fields():
         raise ValueError(f"protobuf: no kind {kind!r} is known in version {api_version!r}")
-    return {"apiVersion": api_version, "kind": kind, **_decode(raw, f"{package}.{kind}")}
+    try:
+        return {"apiVersion": api_version, "kind": kind, **_decode(raw, f"{package}.{kind}")}
+    except RecursionError:
+        raise ValueError("protobuf: exceeded max depth") from None
 
 
 def _decode(data: bytes, message: str) -> Any:
