@@ -150,6 +150,18 @@ async def test_a_process_frozen_past_its_lease_makes_no_write_after_waking(setti
         assert max(setting.writes_of(first)) < min(setting.writes_of(second))
 
 
+async def test_a_process_frozen_for_less_than_its_lease_goes_on(setting: Setting) -> None:
+    await setting.make_work()
+    async with process(setting, "one") as one:
+        await setting.until(lambda: len(setting.writes_of("one")) > 50)
+        os.kill(one.pid, signal.SIGSTOP)
+        await setting.client.create(CONFIG_MAPS, {"metadata": {"name": "meanwhile"}}, setting.namespace)
+        os.kill(one.pid, signal.SIGCONT)
+        written = len(setting.writes_of("one"))
+        await setting.until(lambda: len(setting.writes_of("one")) > written + 50)
+        assert one.returncode is None
+
+
 async def test_sigterm_finishes_what_runs_releases_the_lease_and_exits_0(setting: Setting) -> None:
     await setting.make_work(2)
     async with process(setting, "one", pause=2.0) as one:

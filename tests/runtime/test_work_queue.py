@@ -390,7 +390,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
 
 
 TestQueueAgainstModel = QueueAgainstModel.TestCase
-TestQueueAgainstModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestQueueAgainstModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 def test_workers_in_any_order_never_share_a_key_and_lose_none() -> None:

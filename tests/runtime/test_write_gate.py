@@ -100,3 +100,18 @@ async def test_a_write_is_dropped_in_the_moment_in_which_the_lease_runs_out() ->
     assert asyncio.get_running_loop().time() == pytest.approx(15)
     await asyncio.sleep(100)
     assert server.answered == []
+
+
+@in_virtual_time
+async def test_overdue_is_a_gate_that_nobody_has_closed_though_the_lease_ran_out() -> None:
+    gate = WriteGate(EventLoopClock())
+    assert not gate.is_overdue()  # never led
+    gate.hold(gate.now(), 15.0)
+    assert not gate.is_overdue()
+    await asyncio.sleep(15)
+    assert gate.is_overdue()
+    given_up = WriteGate(EventLoopClock())
+    given_up.hold(given_up.now(), 15.0)
+    given_up.close()
+    await asyncio.sleep(15)
+    assert not given_up.is_overdue()
