@@ -131,6 +131,11 @@ def test_an_empty_value_that_clears_a_default_stays_in_a_listener_template() -> 
     assert both["template"] == {"spec": {}}
 
 
+def test_empty_elements_and_values_of_maps_stay() -> None:
+    kept = {"nodeSelector": {"gpu": ""}, "containers": [{"name": "runner", "args": ["", "a"]}, {"name": "b"}]}
+    assert canonical_pod(kept) == kept
+
+
 def test_the_order_of_keys_does_not_matter() -> None:
     pod_spec = {"hostname": "a", "nodeSelector": {"a": "1", "b": "2"}}
     other = {"nodeSelector": {"b": "2", "a": "1"}, "hostname": "a"}

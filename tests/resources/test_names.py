@@ -4,7 +4,7 @@ import re
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runherd.resources import names
@@ -53,11 +53,15 @@ def test_names_of_children() -> None:
 
 
 @given(chart_names, st.text(), st.text())
+@example("a" * 45, "", "")
 def test_a_listener_of_a_set_that_the_chart_allows_has_a_label_for_a_name(name: str, group: str, url: str) -> None:
     assert DNS_LABEL.fullmatch(names.listener_name(name, "namespace", group, url))
 
 
 @given(any_names, st.integers())
+@example("a" * 253, 1)
+@example("a" * 49 + "-b", 1)
+@example("a" * 50, 1)
 def test_a_runner_has_a_valid_name_whatever_its_set_is_called(name: str, seed: int) -> None:
     runner = names.ephemeral_runner_name(name, Random(seed))
     assert len(runner) <= 63

@@ -45,3 +45,9 @@ def test_sets_of_recent_charts_are_taken_over(label: str) -> None:
 @pytest.mark.parametrize("label", ["0.8.3", "0.15.0", "1.9.0", "1.14.2", "", "latest", "9", "0." + "9" * 5000])
 def test_others_are_left_alone(label: str) -> None:
     assert not is_supported(label)
+
+
+def test_a_development_build_takes_care_of_all_sets() -> None:
+    assert is_supported("0.15.0", "dev")
+    assert is_supported("0.9.0", "0.15.0")
+    assert is_supported("0.15.1", "0.15.0")

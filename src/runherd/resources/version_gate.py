@@ -19,9 +19,12 @@ _NUMBER = "(?:0|[1-9][0-9]*)"
 _VERSION = re.compile(rf"({_NUMBER})(?:\.({_NUMBER})(?:\.{_NUMBER}(?![0-9]).*)?)?", re.DOTALL)
 
 
-def is_supported(label: str) -> bool:
-    """Whether a set whose label ``app.kubernetes.io/version`` is ``label`` is taken care of (D-14)."""
-    if versions_match(label, COMPATIBLE_VERSION):
+def is_supported(label: str, build: str = COMPATIBLE_VERSION) -> bool:
+    """Whether a set whose label ``app.kubernetes.io/version`` is ``label`` is taken care of (D-14).
+
+    ``build`` is the version that the manager says it has; ``dev`` takes care of all sets.
+    """
+    if versions_match(label, build):
         return True
     version = _major_minor(label)
     return version is not None and version[0] == 0 and version[1] in _SUPPORTED_MINORS
