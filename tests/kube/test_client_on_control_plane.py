@@ -154,7 +154,7 @@ async def test_a_kind_that_has_no_strategic_merge_says_so(client: Client) -> Non
             async for event in events:
                 if event.type == "BOOKMARK":
                     continue
-                conditions = event.object.body.get("status", {}).get("conditions", [])
+                conditions = event.object.body.get("status", {}).get("conditions") or []
                 if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
                     break
         thing = {"apiVersion": "kube-client.test/v1", "kind": "Thing", "metadata": {"name": "t"}}

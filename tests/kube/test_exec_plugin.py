@@ -13,8 +13,7 @@ import pytest
 
 from runherd.kube.errors import CredentialError
 from runherd.kube.exec_plugin import ExecConfig, ExecPlugin
-
-V1 = "client.authentication.k8s.io/v1"
+from tests.kube.exec_program import V1, Program, credential
 
 
 class StoppedClock:
@@ -27,51 +26,14 @@ class StoppedClock:
         return self.time
 
 
-class Program:
-    """A plugin in ``folder``, which prints what ``answers`` says: the n-th call the n-th, then the last."""
-
-    def __init__(self, folder: Path, *answers: Any, before: str = "") -> None:
-        self._folder = folder
-        for number, answer in enumerate(answers):
-            (folder / f"answer{number}").write_text(answer if isinstance(answer, str) else json.dumps(answer))
-        (folder / "plugin").write_text(
-            f"""#!/bin/sh
-cd {folder}
-echo "$@" >> calls
-printf '%s' "$KUBERNETES_EXEC_INFO" > info
-printf '%s' "$PROFILE" > profile
-{before}
-number=$(($(wc -l < calls) - 1))
-[ -e answer$number ] || number={len(answers) - 1}
-cat answer$number
-"""
-        )
-        (folder / "plugin").chmod(0o755)
-
-    @property
-    def calls(self) -> list[str]:
-        file = self._folder / "calls"
-        return file.read_text().splitlines() if file.exists() else []
-
-    @property
-    def files(self) -> set[str]:
-        return {path.name for path in self._folder.iterdir()}
-
-    def seen(self, name: str) -> str:
-        return (self._folder / name).read_text()
-
-    def plugin(self, clock: StoppedClock | None = None, **config: Any) -> ExecPlugin:
-        defaults: dict[str, Any] = {
-            "command": str(self._folder / "plugin"),
-            "api_version": V1,
-            "environment": {"PATH": "/usr/bin:/bin"},
-            "origin": '/config: user "me"',
-        }
-        return ExecPlugin(ExecConfig(**defaults | config), clock or StoppedClock())
-
-
-def credential(version: str = V1, **status: Any) -> dict[str, Any]:
-    return {"kind": "ExecCredential", "apiVersion": version, "status": status}
+def plugin_of(program: Program, clock: StoppedClock | None = None, **config: Any) -> ExecPlugin:
+    defaults: dict[str, Any] = {
+        "command": program.path,
+        "api_version": V1,
+        "environment": {"PATH": "/usr/bin:/bin"},
+        "origin": '/config: user "me"',
+    }
+    return ExecPlugin(ExecConfig(**defaults | config), clock or StoppedClock())
 
 
 async def test_a_token_is_kept_until_it_expires(tmp_path: Path) -> None:
@@ -81,7 +43,7 @@ async def test_a_token_is_kept_until_it_expires(tmp_path: Path) -> None:
         credential(token="one", expirationTimestamp="2026-01-01T01:00:00Z"),
         credential(token="two", expirationTimestamp="2026-01-01T02:00:00Z"),
     )
-    plugin = program.plugin(clock)
+    plugin = plugin_of(program, clock)
     first = await plugin.current()
     assert first.token == "one"
     clock.time += timedelta(minutes=59)
@@ -95,7 +57,7 @@ async def test_a_token_is_kept_until_it_expires(tmp_path: Path) -> None:
 async def test_a_token_without_expiry_is_kept_for_good(tmp_path: Path) -> None:
     clock = StoppedClock()
     program = Program(tmp_path, credential(token="one"), credential(token="two"))
-    plugin = program.plugin(clock)
+    plugin = plugin_of(program, clock)
     await plugin.current()
     clock.time += timedelta(days=365)
     assert (await plugin.current()).token == "one"
@@ -103,7 +65,7 @@ async def test_a_token_without_expiry_is_kept_for_good(tmp_path: Path) -> None:
 
 async def test_a_rejected_credential_is_renewed_once_for_all_who_had_it(tmp_path: Path) -> None:
     program = Program(tmp_path, credential(token="one"), credential(token="two"), credential(token="three"))
-    plugin = program.plugin()
+    plugin = plugin_of(program)
     rejected = await plugin.current()
     renewed = await asyncio.gather(*(plugin.renew(rejected) for _ in range(5)))
     assert {each.token for each in renewed} == {"two"}
@@ -113,7 +75,7 @@ async def test_a_rejected_credential_is_renewed_once_for_all_who_had_it(tmp_path
 
 async def test_one_program_runs_however_many_wait(tmp_path: Path) -> None:
     program = Program(tmp_path, credential(token="one"))
-    plugin = program.plugin()
+    plugin = plugin_of(program)
     waiting = [asyncio.create_task(plugin.current()) for _ in range(10)]
     await asyncio.sleep(0)
     waiting[0].cancel()  # whoever caused the run may leave; the others get their credential
@@ -125,14 +87,15 @@ async def test_one_program_runs_however_many_wait(tmp_path: Path) -> None:
 
 async def test_certificates(tmp_path: Path) -> None:
     program = Program(tmp_path, credential(clientCertificateData="CERT", clientKeyData="KEY"))
-    got = await program.plugin().current()
+    got = await plugin_of(program).current()
     assert (got.token, got.certificate, got.key) == ("", b"CERT", b"KEY")
 
 
 @pytest.mark.parametrize("version", [V1, "client.authentication.k8s.io/v1beta1"])
 async def test_what_the_program_is_given(tmp_path: Path, version: str) -> None:
     program = Program(tmp_path, credential(version, token="one"))
-    plugin = program.plugin(
+    plugin = plugin_of(
+        program,
         api_version=version,
         args=("--for", "me and you"),
         environment={"PATH": "/usr/bin:/bin", "PROFILE": "dev"},
@@ -157,19 +120,19 @@ async def test_what_the_program_is_given(tmp_path: Path, version: str) -> None:
 
 async def test_the_cluster_is_told_only_to_those_who_ask(tmp_path: Path) -> None:
     program = Program(tmp_path, credential(token="one"))
-    await program.plugin().current()
+    await plugin_of(program).current()
     assert json.loads(program.seen("info"))["spec"] == {"interactive": False}
 
 
 async def test_a_program_that_asks_nobody_has_no_standard_input(tmp_path: Path) -> None:
     program = Program(tmp_path, credential(token="one"), before="cat > stdin")
-    await program.plugin().current()
+    await plugin_of(program).current()
     assert program.seen("stdin") == ""
 
 
 async def test_the_program_is_looked_for_on_the_path_of_its_own_environment(tmp_path: Path) -> None:
     program = Program(tmp_path, credential(token="one"))
-    plugin = program.plugin(command="plugin", environment={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    plugin = plugin_of(program, command="plugin", environment={"PATH": f"{tmp_path}:/usr/bin:/bin"})
     assert (await plugin.current()).token == "one"
 
 
@@ -195,7 +158,7 @@ async def test_what_can_not_be_used_is_an_error_that_does_not_show_it(
 ) -> None:
     program = Program(tmp_path, answer)
     with pytest.raises(CredentialError, match=message) as caught:
-        await program.plugin().current()
+        await plugin_of(program).current()
     assert SECRET not in str(caught.value)
     assert str(caught.value).startswith('/config: user "me": credential plugin ')
     assert not caught.value.request_sent
@@ -206,7 +169,7 @@ async def test_a_program_that_fails_is_quoted_but_not_its_credentials(tmp_path: 
     before = f"""printf 'log in first\\033[2J; refused: Bearer {token}' >&2; echo {SECRET}; exit 3"""
     program = Program(tmp_path, credential(token="one"), before=before)
     with pytest.raises(CredentialError) as caught:
-        await program.plugin().current()
+        await plugin_of(program).current()
     text = str(caught.value)
     assert "failed with exit code 3: log in first?[2J; refused: Bearer [redacted]" in text
     assert token not in text
@@ -215,7 +178,7 @@ async def test_a_program_that_fails_is_quoted_but_not_its_credentials(tmp_path: 
 
 async def test_a_program_that_failed_is_run_again_for_the_next_request(tmp_path: Path) -> None:
     program = Program(tmp_path, credential(token="one"), before='[ "$(wc -l < calls)" -gt 1 ] || exit 1')
-    plugin = program.plugin()
+    plugin = plugin_of(program)
     with pytest.raises(CredentialError):
         await plugin.current()
     assert (await plugin.current()).token == "one"
@@ -233,7 +196,7 @@ async def test_a_program_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("runherd.kube.exec_plugin._DEADLINE", 0.05)
     program = Program(tmp_path, credential(token="one"), before="echo $$ > pid; exec sleep 1000")
     with pytest.raises(CredentialError, match=r"did not end within 0\.05 s"):
-        await program.plugin().current()
+        await plugin_of(program).current()
     pids = program.seen("pid").split() if "pid" in program.files else []  # maybe it was too slow to write its own
     assert not any(psutil.pid_exists(int(pid)) for pid in pids)
 

@@ -25,6 +25,8 @@ from tests.controlplane.plugin import ControlPlaneFactory
 from tests.kube.on_control_plane import client_of, client_through, config_map, config_of, proxy_to
 from tests.support.cutting_proxy import CuttingProxy, Fault
 
+#: What Kubernetes itself puts into a namespace doesn't have this label.
+OURS = "test=yes"
 QUICK = RetryPolicy(attempts=6, backoff=Backoff(initial=0.01, limit=0.1))
 
 
@@ -65,7 +67,7 @@ async def collect(events: AsyncIterator[WatchEvent[ConfigMap]], into: list[Watch
 
 async def test_every_change_is_an_event(client: Client, namespace: str) -> None:
     version = await version_of(client, namespace)
-    async with client.watch(CONFIG_MAPS, namespace, resource_version=version, label_selector="test=yes") as events:
+    async with client.watch(CONFIG_MAPS, namespace, resource_version=version, label_selector=OURS) as events:
         await client.create(CONFIG_MAPS, config_map("one", a="1"), namespace)
         await client.patch(CONFIG_MAPS, "one", namespace, patch=MergePatch({"data": {"a": "2"}}))
         await client.delete(CONFIG_MAPS, "one", namespace)
@@ -77,13 +79,17 @@ async def test_every_change_is_an_event(client: Client, namespace: str) -> None:
     ]
     versions = [int(event.resource_version) for event in seen]
     assert versions == sorted(set(versions))
-    async with client.watch(CONFIG_MAPS, namespace, resource_version=seen[1].resource_version) as events:
+    async with client.watch(
+        CONFIG_MAPS, namespace, resource_version=seen[1].resource_version, label_selector=OURS
+    ) as events:
         assert told(await anext(events)) == ("DELETED", "one", {"a": "2"})
 
 
 async def test_a_watch_ends_cleanly_in_its_time_after_a_bookmark(client: Client, namespace: str) -> None:
     version = await version_of(client, namespace)
-    async with client.watch(CONFIG_MAPS, namespace, resource_version=version, timeout_seconds=4) as events:
+    async with client.watch(
+        CONFIG_MAPS, namespace, resource_version=version, label_selector=OURS, timeout_seconds=4
+    ) as events:
         created = await client.create(CONFIG_MAPS, config_map("one"), namespace)
         seen = [event async for event in events]
     types = [event.type for event in seen]
@@ -96,7 +102,7 @@ async def test_a_watch_ends_cleanly_in_its_time_after_a_bookmark(client: Client,
 async def test_a_streaming_list(client: Client, namespace: str) -> None:
     for name in ("a", "b"):
         await client.create(CONFIG_MAPS, config_map(name), namespace)
-    async with client.watch(CONFIG_MAPS, namespace, label_selector="test=yes", send_initial_events=True) as events:
+    async with client.watch(CONFIG_MAPS, namespace, label_selector=OURS, send_initial_events=True) as events:
         initial = []
         async for event in events:
             if event.initial_events_end:
@@ -111,12 +117,9 @@ async def test_a_streaming_list(client: Client, namespace: str) -> None:
 async def test_an_object_of_nearly_the_largest_size(client: Client, namespace: str) -> None:
     version = await version_of(client, namespace)
     text = "x" * 1_000_000
-    async with client.watch(CONFIG_MAPS, namespace, resource_version=version) as events:
+    async with client.watch(CONFIG_MAPS, namespace, resource_version=version, label_selector=OURS) as events:
         await client.create(CONFIG_MAPS, config_map("big", text=text), namespace)
-        async for event in events:
-            if event.object.metadata.name == "big":
-                assert event.object.data["text"] == text
-                break
+        assert (await anext(events)).object.data["text"] == text
 
 
 # --- Connections that are cut --------------------------------------------------------------------------------------
@@ -161,7 +164,7 @@ async def test_a_watch_that_is_cut_says_so_and_goes_on_behind_the_last_whole_eve
 ) -> None:
     seen: list[WatchEvent[ConfigMap]] = []
     position = await version_of(client, namespace)
-    async with cut_client.watch(CONFIG_MAPS, namespace, resource_version=position) as events:
+    async with cut_client.watch(CONFIG_MAPS, namespace, resource_version=position, label_selector=OURS) as events:
         await client.create(CONFIG_MAPS, config_map("one"), namespace)
         seen.append(await anext(events))
         proxy.fail_next(fault, matching=b"watch=true")
@@ -172,7 +175,7 @@ async def test_a_watch_that_is_cut_says_so_and_goes_on_behind_the_last_whole_eve
     cut_after = ["one"] if fault is Fault.INSIDE_LINE else ["one", "two"]
     assert [event.object.metadata.name for event in seen] == cut_after
     await client.create(CONFIG_MAPS, config_map("three"), namespace)
-    async with cut_client.watch(CONFIG_MAPS, namespace, resource_version=position) as events:
+    async with cut_client.watch(CONFIG_MAPS, namespace, resource_version=position, label_selector=OURS) as events:
         while len(seen) < 3:
             seen.append(await anext(events))
     assert [event.object.metadata.name for event in seen] == ["one", "two", "three"]
@@ -183,7 +186,7 @@ async def test_the_opening_of_a_watch_is_repeated(
 ) -> None:
     await client.create(CONFIG_MAPS, config_map("one"), namespace)
     proxy.fail_next(Fault.BEFORE_HEADERS, matching=b"watch=true", times=2)
-    async with cut_client.watch(CONFIG_MAPS, namespace, label_selector="test=yes") as events:
+    async with cut_client.watch(CONFIG_MAPS, namespace, label_selector=OURS) as events:
         assert (await anext(events)).object.metadata.name == "one"
     assert proxy.cuts == 2
 
@@ -214,7 +217,7 @@ class Follower:
                 self.interruptions += 1
 
     async def _list(self) -> str:
-        listed = await self._client.list(CONFIG_MAPS, self._namespace, label_selector="test=yes", page_size=7)
+        listed = await self._client.list(CONFIG_MAPS, self._namespace, label_selector=OURS, page_size=7)
         self.objects = {item.metadata.name: item.data for item in listed.items}
         return listed.resource_version
 
@@ -222,7 +225,7 @@ class Follower:
         self._last = version
         try:
             async with self._client.watch(
-                CONFIG_MAPS, self._namespace, resource_version=version, label_selector="test=yes"
+                CONFIG_MAPS, self._namespace, resource_version=version, label_selector=OURS
             ) as events:
                 self.watching.set()
                 async for event in events:
@@ -259,7 +262,7 @@ async def random_writes(client: Client, namespace: str, random: Random, count: i
 
 
 async def state_of(client: Client, namespace: str) -> dict[str, dict[str, str]]:
-    listed = await client.list(CONFIG_MAPS, namespace, label_selector="test=yes")
+    listed = await client.list(CONFIG_MAPS, namespace, label_selector=OURS)
     return {item.metadata.name: item.data for item in listed.items}
 
 
