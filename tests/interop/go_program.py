@@ -14,7 +14,7 @@ from tests.controlplane.programs import built_program
 __all__ = ["go_program"]
 
 
-def go_program(name: str, report: Report) -> Path:
+def go_program(name: str, config: pytest.Config) -> Path:
     """The program whose sources are in the folder ``name`` beside this file, built if need be.
 
     Without Go the test that asks is skipped, unless ``CI=true``, where it fails. Raises
@@ -26,4 +26,9 @@ def go_program(name: str, report: Report) -> Path:
         if os.environ.get("CI") == "true":
             pytest.fail(f"{reason} (with CI=true this is a failure)", pytrace=False)
         pytest.skip(reason)
-    return built_program(go, Path(__file__).parent / name, cache_directory() / "interop" / name, name, report)
+    return built_program(go, Path(__file__).parent / name, cache_directory() / "interop" / name, name, _report(config))
+
+
+def _report(config: pytest.Config) -> Report:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return reporter.write_line if isinstance(reporter, pytest.TerminalReporter) else lambda line: None

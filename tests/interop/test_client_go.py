@@ -75,8 +75,7 @@ class Target:
 
 @pytest.fixture(scope="module")
 def program(pytestconfig: pytest.Config) -> Path:
-    reporter = pytestconfig.pluginmanager.get_plugin("terminalreporter")
-    return go_program("client-go", reporter.write_line if reporter is not None else lambda line: None)
+    return go_program("client-go", pytestconfig)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -19,27 +18,15 @@ from runherd.simulator.settings import AssignmentMode, Settings
 from runherd.simulator.simulator import Simulator
 from runherd.wire.clock import SystemClock
 from runherd.wire.server import Server
+from tests.interop.go_program import go_program
 from tests.simulator.client import TOKEN
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-SOURCE = Path(__file__).parent / "go-scaleset"
-
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled program. Without Go the tests are skipped, unless CI=true, where that is a failure."""
-    if shutil.which("go") is None:
-        reason = "Go is not installed: the real scale-set client was NOT run against the simulator"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    path = tmp_path_factory.mktemp("go") / "go-scaleset"
-    built = subprocess.run(
-        ["go", "build", "-o", str(path), "."], cwd=SOURCE, capture_output=True, text=True, check=False
-    )
-    assert built.returncode == 0, built.stderr
-    return path
+def program(pytestconfig: pytest.Config) -> Path:
+    return go_program("go-scaleset", pytestconfig)
 
 
 @asynccontextmanager
