@@ -250,7 +250,15 @@ async def test_logs_stream_bytes() -> None:
         "timestamps": "true",
     }
     assert request.headers["Accept"] == "*/*"
-    assert script.timeouts[0].total is None
+    assert (script.timeouts[0].total, script.timeouts[0].idle) == (None, None)
+
+
+async def test_logs_that_are_there_already_must_keep_coming() -> None:
+    script = Script(stream_of(b"all"))
+    async with client_of(script).logs("default", "web") as chunks:
+        assert [chunk async for chunk in chunks] == [b"all"]
+    assert query_of(script.requests[0]) == {}
+    assert (script.timeouts[0].total, script.timeouts[0].idle) == (None, 60)
 
 
 async def test_server_version() -> None:

@@ -123,7 +123,8 @@ def test_no_credentials_go_to_a_server_without_tls(tmp_path: Path) -> None:
     ("cluster", "message"),
     [
         ({"server": ""}, "server is empty"),
-        ({"server": "unix:///run/api"}, "server is not the URL of an http or https server"),
+        ({"server": "unix:///run/api"}, "server: not an absolute http or https URL"),
+        ({"server": "https://user:s3cr3t@api.test"}, "server: not an absolute http or https URL without user info"),
         ({"certificate-authority-data": "???"}, "certificate-authority-data is not base64"),
         ({"certificate-authority-data": b64(b"nothing")}, "certificate-authority: no certificate"),
         ({"certificate-authority": "missing.crt"}, r"certificate-authority: can't read .*/missing.crt: No such file"),
@@ -137,8 +138,9 @@ def test_no_credentials_go_to_a_server_without_tls(tmp_path: Path) -> None:
     ],
 )
 def test_a_cluster_that_can_not_be_used_is_named(tmp_path: Path, cluster: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=f'/config: cluster "here": {message}'):
+    with pytest.raises(ConfigError, match=f'/config: cluster "here": {message}') as caught:
         load(tmp_path, cluster=cluster)
+    assert "s3cr3t" not in str(caught.value)
 
 
 # --- The user ------------------------------------------------------------------------------------------------------

@@ -33,6 +33,9 @@ Body = ApiObject | Mapping[str, Any] | bytes
 #: A list may be large, and the server's own deadline for it is 60 s.
 _LIST_TIMEOUTS = Timeouts(connect=10.0, total=60.0)
 
+#: The longest silence within output that is there already, in seconds.
+_LOG_SILENCE = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectList(Generic[T]):
@@ -273,7 +276,8 @@ class Client:
         }
         path = with_query(object_path(_PODS, namespace, pod, "log"), query)
         call = Call("GET", path, describe("read", _PODS, namespace, pod, "log"), accept="*/*")
-        timeouts = Timeouts(connect=self._timeouts.connect, total=None)
+        # A container may be silent for as long as it likes, but what it has said already comes at once.
+        timeouts = Timeouts(connect=self._timeouts.connect, total=None, idle=None if follow else _LOG_SILENCE)
         async with self._rest.stream(call, timeouts, self._watch_options.open_within) as stream:
             yield stream.chunks()
 

@@ -13,6 +13,7 @@ from runherd.kube.errors import ConfigError
 from runherd.kube.exec_plugin import API_VERSIONS, ExecConfig
 from runherd.kube.kubeconfig import Cluster, Context, Entry, ExecSpec, Kubeconfig, User, read_kubeconfig
 from runherd.wire.proxy import ProxyServer
+from runherd.wire.target import Target
 from runherd.wire.tls import client_context
 
 __all__ = ["SERVICE_ACCOUNT_FOLDER", "ClientConfig", "in_cluster", "load_config", "load_kubeconfig"]
@@ -243,9 +244,11 @@ def _server(cluster: Entry[Cluster], *, secure: bool) -> str:
         raise cluster.error("server is empty")
     if "://" not in server:
         server = f"{'https' if secure else 'http'}://{server}"
+    try:
+        Target.parse(server)
+    except ValueError as error:
+        raise cluster.error(f"server: {error}") from None
     scheme, _, rest = server.partition("://")
-    if scheme.lower() not in {"https", "http"}:
-        raise cluster.error("server is not the URL of an http or https server")
     return f"{scheme.lower()}://{rest}"
 
 
