@@ -238,6 +238,7 @@ files = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(contents=st.lists(files, min_size=1, max_size=3), context=names)
 def test_the_official_client_reads_the_same(folder: Path, contents: list[dict[str, Any]], context: str) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -284,8 +285,8 @@ class AcquireMachine(ServiceMachine):
     mode = AssignmentMode.ACQUIRE
 
 
-TestAutomatic = AutomaticMachine.TestCase
-TestAcquire = AcquireMachine.TestCase
+TestAutomatic = pytest.mark.slow(AutomaticMachine.TestCase)
+TestAcquire = pytest.mark.slow(AcquireMachine.TestCase)
 TestAutomatic.settings = TestAcquire.settings = settings(
     max_examples=100, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

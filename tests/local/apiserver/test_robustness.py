@@ -291,6 +291,7 @@ def mutants(draw: st.DrawFn) -> tuple[str, Any]:
     return path, _mutated(valid, place, replacement, draw(st.integers(0, 4)) == 0)
 
 
+@pytest.mark.slow
 @settings(_settings, max_examples=1500)
 @given(mutant=mutants())
 def test_any_almost_valid_object(harness: Harness, mutant: tuple[str, Any]) -> None:

@@ -40,6 +40,7 @@ async def test_the_log_is_emptied_when_it_gets_large(tmp_path: Path, monkeypatch
     assert max(sizes) <= 256 * 1024 + 16 * 8192
 
 
+@pytest.mark.slow
 async def test_space_of_deleted_objects_goes_back_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_database, "CHECKPOINT_SIZE", 64 * 1024)
     monkeypatch.setattr(sqlite_database, "UNUSED_PAGES", 16)
