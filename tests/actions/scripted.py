@@ -6,13 +6,13 @@ import asyncio
 import functools
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
 import jwt
-from multidict import CIMultiDict
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from runherd.actions import ActionsClient, CallPolicy, Credentials, PersonalAccessToken, RegistrationLimits, UserAgent
 from runherd.actions.retry import ONE_ATTEMPT
@@ -83,6 +83,22 @@ class Sent:
         return CIMultiDict(self.request.headers).get(name)
 
 
+class Streamed:
+    """A written answer as a transport hands it over: in pieces."""
+
+    def __init__(self, response: Response) -> None:
+        self._body = response.body
+        self.status = response.status
+        self.headers = CIMultiDictProxy(CIMultiDict(response.headers))
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        for start in range(0, len(self._body), 2**16):
+            yield self._body[start : start + 2**16]
+
+    async def read(self) -> bytes:
+        return self._body
+
+
 @dataclass
 class Scripted:
     """A transport. ``script`` answers calls in their order, ``logins`` those of the login (empty: all succeed)."""
@@ -105,6 +121,13 @@ class Scripted:
         return jwt.encode(claims, "a key of 32 bytes that is made up", algorithm="HS256")
 
     async def request(self, request: Request, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Response:
+        raise AssertionError("the client reads no answer whole")
+
+    @asynccontextmanager
+    async def stream(self, request: Request, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> AsyncIterator[ResponseStream]:
+        yield Streamed(await self._answer(request, timeouts))
+
+    async def _answer(self, request: Request, timeouts: Timeouts) -> Response:
         sent = Sent(request, timeouts, asyncio.get_running_loop().time())
         if "/_apis/" in request.url or "queue.example" in request.url:
             self.sent.append(sent)
@@ -126,11 +149,6 @@ class Scripted:
         if isinstance(answer, Exception):
             raise answer
         return answer if isinstance(answer, Response) else await answer(request)
-
-    def stream(
-        self, request: Request, timeouts: Timeouts = DEFAULT_TIMEOUTS
-    ) -> AbstractAsyncContextManager[ResponseStream]:
-        raise AssertionError("the client doesn't stream")
 
     async def close(self) -> None:
         self.closed = True

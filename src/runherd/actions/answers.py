@@ -33,13 +33,14 @@ _LONGEST_ID = 100
 class Answer:
     """A response to ``request``, received at ``now``.
 
-    ``secrets`` are what a text about it must not hold.
+    ``secrets`` are what a text about it must not hold. ``cut`` says that the body went on after what was read of it.
     """
 
     request: Request
     response: Response
     now: datetime
     secrets: tuple[str, ...] = ()
+    cut: bool = False
 
     def __repr__(self) -> str:
         return f"Answer({self.response.status}, {self.exchange})"
@@ -88,8 +89,11 @@ class Answer:
     def read(self, reader: Callable[[Any], T]) -> T:
         """What ``reader`` makes of the JSON in the body.
 
-        Raises :class:`UnexpectedResponseError` when ``reader`` (or JSON itself) finds that it isn't what it should be.
+        Raises :class:`UnexpectedResponseError` when ``reader`` (or JSON itself) finds that it isn't what it should be,
+        and when it is too large.
         """
+        if self.cut:
+            raise self.unexpected(NotAsPromisedError(f"the body is larger than {len(self.response.body)} bytes"))
         try:
             return reader(parse(self.response.body))
         except NotAsPromisedError as problem:
@@ -101,6 +105,8 @@ class Answer:
 
     def _said(self) -> tuple[str, str]:
         """The service's typeName and message, harmless; empty where there are none."""
+        if self.cut:
+            return "", ""
         try:
             body: Any = parse(self.response.body)
         except NotAsPromisedError:
@@ -118,8 +124,9 @@ class Answer:
         body = self.response.body
         if not body:
             return "unknown error, the body is empty"
+        size = f"more than {len(body)}" if self.cut else str(len(body))
         content_type = self.response.headers.get("Content-Type", "no content type").partition(";")[0]
-        return f"unknown error, {len(body)} bytes of {self._harmless(content_type, _LONGEST_ID)} do not describe it"
+        return f"unknown error, {size} bytes of {self._harmless(content_type, _LONGEST_ID)} do not describe it"
 
     def _harmless(self, text: str, longest: int) -> str:
         return harmless(text, self.secrets, longest)

@@ -30,7 +30,16 @@ from runherd.actions.service_url import service_url
 from runherd.wire.clock import Clock
 from runherd.wire.redirects import RedirectError, RedirectingTransport
 from runherd.wire.target import describe
-from runherd.wire.transport import CertificateError, Request, Timeouts, Transport, TransportError
+from runherd.wire.transport import (
+    CertificateError,
+    ProxyCredentialsError,
+    Request,
+    Response,
+    ResponseStream,
+    Timeouts,
+    Transport,
+    TransportError,
+)
 
 __all__ = ["LONG_POLL", "ORDINARY", "Caller", "ServiceConnection", "Throttle"]
 
@@ -39,6 +48,10 @@ ORDINARY = Timeouts(connect=10.0, total=30.0, idle=None)
 
 #: Deadlines of the long poll: the service answers within about 50 s, so a minute of silence means that nobody is there.
 LONG_POLL = Timeouts(connect=10.0, total=None, idle=60.0)
+
+#: Bytes of an answer's body that are read. A page of what the service keeps, or a full batch of job messages, is far
+#: smaller; what sends more is not the service.
+BODY_LIMIT = 2**23
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +245,17 @@ class ServiceConnection:
     async def _send(
         self, request: Request, timeouts: Timeouts = ORDINARY, registration: _Registration | None = None
     ) -> Answer:
-        """One attempt. Returns an answer of whatever status; raises when none comes."""
+        """One attempt. Returns an answer of whatever status, of its body ``BODY_LIMIT`` bytes at most; raises when none
+        comes."""
         if self._closed:
             raise ClientClosedError
         if registration is not None:
             registration.sent = True
         sent_at = asyncio.get_running_loop().time()
         try:
-            response = await self._transport.request(request, timeouts)
+            async with self._transport.stream(request, timeouts) as stream:
+                body, cut = await _read(stream)
+                response = Response(stream.status, stream.headers, body)
         except TransportError as error:
             if registration is not None:
                 registration.sent = error.request_sent
@@ -249,7 +265,7 @@ class ServiceConnection:
                 Exchange.of(request.method, request.url),
                 f"no answer: {str(error).removeprefix(f'{describe(request)}: ')}",
                 request_sent=error.request_sent,
-                retryable=not isinstance(error, CertificateError | RedirectError),
+                retryable=not isinstance(error, CertificateError | ProxyCredentialsError | RedirectError),
             ) from error
         except ValueError as error:
             raise ServiceUnreachableError(
@@ -259,7 +275,7 @@ class ServiceConnection:
                 retryable=False,
             ) from None
         secrets = (request.headers["Authorization"].partition(" ")[2], *self._login.secrets())
-        answer = Answer(request, response, self._clock.now(), secrets)
+        answer = Answer(request, response, self._clock.now(), secrets, cut)
         limit = answer.rate_limit()
         if limit is None:
             self._pause.answered(sent_at)
@@ -277,6 +293,17 @@ class ServiceConnection:
         finally:
             self._calls -= 1
             self._last_used = asyncio.get_running_loop().time()
+
+
+async def _read(stream: ResponseStream) -> tuple[bytes, bool]:
+    """The body up to ``BODY_LIMIT``, and whether it goes on."""
+    chunks, size = [], 0
+    async for chunk in stream.chunks():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > BODY_LIMIT:
+            return b"".join(chunks)[:BODY_LIMIT], True
+    return b"".join(chunks), False
 
 
 def _checked(answer: Answer, expected: tuple[int, ...], *, queue_token: bool) -> Answer:

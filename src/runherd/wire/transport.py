@@ -23,6 +23,7 @@ __all__ = [
     "ConnectionLostError",
     "DeadlineExceededError",
     "Handler",
+    "ProxyCredentialsError",
     "ProxyError",
     "Request",
     "Response",
@@ -174,6 +175,10 @@ class CertificateError(ConnectError):
 
 class ProxyError(ConnectError):
     """The proxy refused to connect us, or did not answer as a proxy does."""
+
+
+class ProxyCredentialsError(ProxyError):
+    """The proxy wants credentials and got none, or others. Trying again doesn't help."""
 
 
 class ConnectionLostError(TransportError):
