@@ -138,13 +138,16 @@ async def test_proxies(cache: ClientCache, kind: str, tls: bool, credentials: tu
         assert all(f"{NAME}:{server.port}" in seen for seen in proxy.seen)
 
 
-async def test_wrong_proxy_credentials_are_told_and_not_shown(cache: ClientCache) -> None:
-    async with service() as server, proxies(HttpProxy(hosts=HOSTS, credentials=CREDENTIALS)) as config:
+@pytest.mark.parametrize("kind", [HttpProxy, Socks5Proxy])
+async def test_wrong_proxy_credentials_are_told_and_not_shown(
+    cache: ClientCache, kind: type[HttpProxy | Socks5Proxy]
+) -> None:
+    async with service() as server, proxies(kind(hosts=HOSTS, credentials=CREDENTIALS)) as config:
         assert config.http is not None
         wrong = replace(config, http=replace(config.http, password="not-the-password"))
-        with pytest.raises(Exception) as caught:  # noqa: PT011  # which one it is depends on the kind of the target
+        with pytest.raises(ServiceUnreachableError, match="asks for other credentials") as caught:
             await works(client(cache, server, NAME, wrong))
-        assert "407" in str(caught.value)
+        assert not caught.value.retryable
         assert "not-the-password" not in str(caught.value)
 
 

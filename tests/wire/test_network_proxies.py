@@ -19,6 +19,7 @@ from runherd.wire.transport import (
     CertificateError,
     ConnectError,
     DeadlineExceededError,
+    ProxyCredentialsError,
     ProxyError,
     Request,
     Response,
@@ -125,7 +126,7 @@ async def test_wrong_credentials(kind: str, scheme: str) -> None:
     async with Service(scheme) as service, make_proxy(kind, credentials=CREDENTIALS) as proxy:
         for userinfo in ("", "someone:secret@"):
             transport = through(f"{proxy.scheme}://{userinfo}{proxy.address}")
-            with pytest.raises(ProxyError) as raised:
+            with pytest.raises(ProxyCredentialsError, match="asks for other credentials") as raised:
                 await transport.request(
                     Request("POST", f"{service.url}/path?token=secret", {"Authorization": "secret"})
                 )

@@ -16,6 +16,7 @@ from runherd.wire.transport import (
     ConnectError,
     ConnectionLostError,
     DeadlineExceededError,
+    ProxyCredentialsError,
     ProxyError,
     Request,
     Timeouts,
@@ -32,11 +33,10 @@ def closed(request: Request, *, request_sent: bool) -> ConnectionLostError:
 
 def proxy_refused(request: Request, proxy: ProxyServer | None, status: int) -> ProxyError:
     """What a call ends with when the proxy answers in the server's place."""
+    what = f"{describe(request)}: the proxy {proxy}"
     if status == 407:
-        reason = "asks for other credentials (407 Proxy Authentication Required)"
-    else:
-        reason = f"refused to connect us (status {status})"
-    return ProxyError(f"{describe(request)}: the proxy {proxy} {reason}")
+        return ProxyCredentialsError(f"{what} asks for other credentials (407 Proxy Authentication Required)")
+    return ProxyError(f"{what} refused to connect us (status {status})")
 
 
 def translated(
@@ -78,6 +78,8 @@ def _not_connected(error: Exception, what: str, proxy: ProxyServer | None) -> Ex
     if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientProxyConnectionError):
         return ConnectError(f"{what}: no connection to {error.host}:{error.port}: {_reason(cause)}")
     if isinstance(error, (aiohttp.ClientError, OSError, aiohttp_socks.ProxyError, aiohttp_socks.ProxyConnectionError)):
+        if proxy is not None and _rejects_our_credentials(error):
+            return ProxyCredentialsError(f"{what}: the proxy {proxy} asks for other credentials")
         if proxy is not None:
             return ProxyError(f"{what}: no connection through the proxy {proxy}: {_reason(cause)}")
         return ConnectError(f"{what}: no connection: {_reason(cause)}")
@@ -115,6 +117,11 @@ def _rejects_our_certificate(cause: BaseException) -> bool:
     """Whether this is the server's verdict on our certificate. In TLS 1.3 it comes when we read the answer."""
     reason = cause.reason if isinstance(cause, ssl.SSLError) else None
     return bool(reason) and "ALERT" in str(reason) and ("CERT" in str(reason) or "UNKNOWN_CA" in str(reason))
+
+
+def _rejects_our_credentials(error: BaseException) -> bool:
+    """Whether a socks5 proxy refused at the step of authentication, which the library's words alone tell."""
+    return isinstance(error, aiohttp_socks.ProxyError) and "authentication" in str(error)
 
 
 def _reason(cause: BaseException) -> str:
