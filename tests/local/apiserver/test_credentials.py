@@ -61,6 +61,9 @@ async def test_only_the_token_opens_and_only_the_authority_is_trusted() -> None:
             assert await _status(server, authority, None, path) == 401
         for path in ("/healthz", "/readyz", "/livez", "/version"):
             assert await _status(server, authority, None, path) == 200
+            assert await _status(server, authority, "right", path) == 200
+            for token in ("wrong", ""):
+                assert await _status(server, authority, token, path) == 401
         with pytest.raises(CertificateError):
             await _status(server, Authority.create(SystemClock()), "right")
     finally:
@@ -176,3 +179,25 @@ def test_the_kubeconfig_is_for_its_owner_only(tmp_path: Path) -> None:
     assert cluster["server"] == "https://127.0.0.1:1"
     assert base64.b64decode(cluster["certificate-authority-data"]) == authority.certificate
     assert config["users"][0]["user"] == {"token": "the-token"}
+
+
+@pytest.mark.parametrize("token", ["", " ", "\n"])
+def test_a_server_with_an_empty_token_is_refused(token: str) -> None:
+    with pytest.raises(ValueError, match="token"):
+        ApiServer(Store(), random=Random(0), token=token)
+
+
+@pytest.mark.parametrize("content", ["", " ", "\n\t\n"])
+def test_an_empty_token_file_is_replaced(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "token"
+    path.write_text(content)
+    _, token = load_credentials(tmp_path, SystemClock())
+    assert len(token) >= 32
+    assert path.read_text() == token
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert load_credentials(tmp_path, SystemClock())[1] == token
+
+
+def test_space_around_a_kept_token_is_no_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("kept\n")
+    assert load_credentials(tmp_path, SystemClock())[1] == "kept"

@@ -173,7 +173,7 @@ class ServingCertificate:
 
 
 def load_credentials(directory: Path | None, clock: Clock) -> tuple[Authority, str]:
-    """The authority and the token that are kept in ``directory``, made where they are missing.
+    """The authority and the token that are kept in ``directory``, made where they are missing (or the token empty).
 
     Without a directory they are new, and gone with the process. An authority that has less than a year left is
     replaced: clients read the kubeconfig anew when the server starts. Raises ``OSError`` and ``ValueError`` for files
@@ -182,17 +182,20 @@ def load_credentials(directory: Path | None, clock: Clock) -> tuple[Authority, s
     if directory is None:
         return Authority.create(clock), new_token()
     certificate, key, token = (directory / name for name in ("ca.crt", "ca.key", "token"))
-    if not token.exists():
-        write_private(token, new_token().encode())
+    bearer = token.read_text().strip() if token.exists() else ""
+    # An empty file is what an interrupted write or a careless hand leaves: taken as a token it would open the server.
+    if not bearer:
+        bearer = new_token()
+        write_private(token, bearer.encode())
     if certificate.exists() and key.exists():
         authority = Authority.load(certificate.read_bytes(), key.read_bytes())
         expires = x509.load_pem_x509_certificate(authority.certificate).not_valid_after_utc
         if expires - clock.now() > timedelta(days=365):
-            return authority, token.read_text()
+            return authority, bearer
     authority = Authority.create(clock)
     write_private(key, authority.key)
     write_private(certificate, authority.certificate)
-    return authority, token.read_text()
+    return authority, bearer
 
 
 def write_kubeconfig(path: Path, url: str, authority: Authority, token: str) -> None:
@@ -223,6 +226,8 @@ def write_private(path: Path, content: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

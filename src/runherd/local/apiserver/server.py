@@ -39,7 +39,8 @@ _AGGREGATED: frozenset[Form] = frozenset({"APIGroupDiscoveryList"})
 class ApiServer:
     """Holds objects and answers requests about them; :meth:`handle` is a ``wire`` handler.
 
-    With a ``token``, requests must bear it (health and version apart). ``pod_logs`` is asked for the logs of pods,
+    With a ``token``, requests must bear it; for health and version they need not, but then must bear no other. Raises
+    ``ValueError`` for an empty token. ``pod_logs`` is asked for the logs of pods,
     ``snapshot`` for the bytes of a backup, which is read at ``/runherd/backup`` (``SqliteJournal.snapshot``).
     Events are deleted ``event_lifetime`` seconds after their last write.
     """
@@ -55,6 +56,8 @@ class ApiServer:
         snapshot: Callable[[], Awaitable[AsyncIterator[bytes]]] | None = None,
         event_lifetime: float = 3600.0,
     ) -> None:
+        if token is not None and not token.strip():
+            raise ValueError("the token is empty: everybody would have it")
         clock = clock or SystemClock()
         self._store = store
         self._token = token
@@ -119,11 +122,13 @@ class ApiServer:
         segments, query_text = split_url(request.url)
         if not segments:
             return self._root(request)
+        is_public = segments[0] in _HEALTH_PATHS or segments == ("version",)
+        if not is_public or "Authorization" in request.headers:
+            self._authenticate(request)
         if segments[0] in _HEALTH_PATHS:
             return self._health()
-        if segments == ("version",):
+        if is_public:
             return value_response(_version())
-        self._authenticate(request)
         if segments[0] == "openapi":
             return self._openapi(request, segments)
         if segments == ("runherd", "backup"):
