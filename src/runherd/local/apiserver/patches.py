@@ -7,6 +7,7 @@ volumes by ``name``, volumeMounts by ``mountPath``, ports by ``containerPort``. 
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import jsonpatch
@@ -19,6 +20,7 @@ __all__ = ["apply_json_patch", "apply_merge_patch", "apply_strategic_patch"]
 
 #: The real server's bound on the operations of one JSON patch.
 MAX_JSON_PATCH_OPERATIONS = 10_000
+_JSON_PATCH_OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
 
 
 def apply_json_patch(target: Any, operations: Any) -> Any:
@@ -31,12 +33,27 @@ def apply_json_patch(target: Any, operations: Any) -> Any:
             "RequestEntityTooLarge",
             f"The allowed maximum operations in a JSON patch is {MAX_JSON_PATCH_OPERATIONS}, got {len(operations)}",
         )
-    try:
-        return jsonpatch.JsonPatch(operations).apply(target)
-    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError) as error:
-        raise ApiError(
-            422, "Invalid", f"the server rejected our request due to an error in our request: {error}"
-        ) from error
+    result = copy.deepcopy(target)
+    for index, operation in enumerate(operations):
+        try:
+            result = jsonpatch.JsonPatch([operation]).apply(result, in_place=True)
+        except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError):
+            # The library's texts show what is patched, which may be a secret: not even as a cause do they go on.
+            raise ApiError(
+                422,
+                "Invalid",
+                "the server rejected our request due to an error in our request: "
+                f"{_described(index, operation)} can't be applied",
+            ) from None
+    return result
+
+
+def _described(index: int, operation: Any) -> str:
+    """An operation of a JSON patch by its place, kind and path, without its value."""
+    name, path = (operation.get("op"), operation.get("path")) if isinstance(operation, dict) else (None, None)
+    if name not in _JSON_PATCH_OPERATIONS or not isinstance(path, str):
+        return f"operation {index} of the JSON patch (it needs an op that there is, and a path)"
+    return f'operation {index} ({name} "{path}") of the JSON patch'
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
@@ -116,7 +133,7 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
     result = list(target)
     for item in patch:
         if not isinstance(item, dict) or item.get(key) is None:
-            raise bad_request(f"map: {item!r} does not contain declared merge key: {key}")
+            raise bad_request(f"an item of a list does not contain declared merge key: {key}")
         place = next((i for i, old in enumerate(result) if isinstance(old, dict) and old.get(key) == item[key]), None)
         if item.get("$patch") == "delete":
             if place is not None:
