@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from typing import Any
 
@@ -71,7 +71,7 @@ def _mark_pod(pod: Object, options: DeleteOptions, now: datetime) -> Deletion:
         asked = 1
     if "deletionTimestamp" not in meta:
         grace = _grace_of(pod, asked)
-        _mark(meta, now + timedelta(seconds=grace), grace)
+        _mark(meta, _after(now, grace), grace)
         return Deletion.PENDING if grace or meta.get("finalizers") else Deletion.MARKED_THEN_NOW
     current = meta.get("deletionGracePeriodSeconds", 0)
     if current == 0:
@@ -79,12 +79,20 @@ def _mark_pod(pod: Object, options: DeleteOptions, now: datetime) -> Deletion:
     if asked is None or asked >= current:
         return Deletion.PENDING
     # A grace period can only be shortened, and not into the past.
-    when = parse_time(meta["deletionTimestamp"]) + timedelta(seconds=asked - current)
+    when = _after(parse_time(meta["deletionTimestamp"]), asked - current)
     if when < now:
         when, asked = now, min(asked, 1)
     meta["deletionTimestamp"] = format_time(when)
     meta["deletionGracePeriodSeconds"] = asked
     return Deletion.PENDING if asked or meta.get("finalizers") else Deletion.MARKED_THEN_NOW
+
+
+def _after(moment: datetime, seconds: int) -> datetime:
+    """The moment so many seconds later (or earlier), or the end of the calendar where that lies beyond it."""
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC) if seconds > 0 else datetime.min.replace(tzinfo=UTC)
 
 
 def _grace_of(pod: Object, asked: int | None) -> int:

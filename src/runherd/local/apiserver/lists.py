@@ -24,7 +24,7 @@ from runherd.local.apiserver.kinds import Kind
 from runherd.local.apiserver.options import parse_resource_version
 from runherd.local.apiserver.selectors import Predicate, parse_field_selector, parse_label_selector
 from runherd.local.apiserver.store import CompactedError, Key, Record, Store
-from runherd.local.apiserver.targets import Query
+from runherd.local.apiserver.targets import Query, fits
 
 __all__ = ["Attributes", "ListOptions", "Page", "Selection", "list_page"]
 
@@ -176,7 +176,7 @@ def list_page(store: Store, selection: Selection, options: ListOptions) -> Page:
     """The objects that are selected. Raises a 410 for a moment no longer known, a 504 for one not yet reached."""
     after, revision = "", None
     if options.continue_token:
-        token = _read_token(options)
+        token = _read_token(options, store.revision)
         after = token.start
         revision = token.rv if token.rv != _ANY_REVISION else None
     else:
@@ -213,14 +213,20 @@ def _write_token(revision: int, start: str) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(_Token(revision, start))).decode().rstrip("=")
 
 
-def _read_token(options: ListOptions) -> _Token:
+def _read_token(options: ListOptions, current: int) -> _Token:
+    """Raises a 400 for what is none of ours, a 504 for one of a moment not yet reached."""
     if options.resource_version and options.resource_version != "0":
         raise bad_request("specifying resource version is not allowed when using continue")
     text = options.continue_token
     try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
+        token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
     except (ValueError, binascii.Error, msgspec.DecodeError) as error:
         raise bad_request(f"continue key is not valid: {error}") from error
+    if not (token.rv > 0 or token.rv == _ANY_REVISION) or not fits(token.rv, 64):
+        raise bad_request(f"continue key is not valid: incorrect encoded start resourceVersion {token.rv}")
+    if token.rv > current:
+        raise too_large_resource_version(token.rv, current)
+    return token
 
 
 def _expired(options: ListOptions, after: str) -> Exception:

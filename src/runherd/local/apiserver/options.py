@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from runherd.local.apiserver.bodies import media_type_of, parse
 from runherd.local.apiserver.errors import bad_request, invalid, not_supported, unsupported_feature
-from runherd.local.apiserver.targets import Query
+from runherd.local.apiserver.targets import Query, fits
 
 __all__ = ["DeleteOptions", "FieldValidation", "field_validation", "parse_resource_version", "refuse_dry_run"]
 
@@ -71,7 +71,7 @@ class DeleteOptions:
         orphan = given.get("orphanDependents", query.flag("orphanDependents"))
         preconditions = given.get("preconditions") or {}
         if (grace is not None and not _is_integer(grace)) or not isinstance(preconditions, dict):
-            raise bad_request("DeleteOptions: gracePeriodSeconds is a number, preconditions are an object")
+            raise bad_request("DeleteOptions: gracePeriodSeconds is a number of 64 bits, preconditions are an object")
         if given.get("dryRun"):
             raise unsupported_feature("dry run")
         if policy and policy not in _PROPAGATION_POLICIES:
@@ -97,4 +97,4 @@ class DeleteOptions:
 
 
 def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and fits(value, 64)

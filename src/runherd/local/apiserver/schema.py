@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from runherd.local.apiserver.targets import fits
+
 __all__ = ["DecodeError", "Definitions", "Schema", "apply_defaults", "decode_typed", "prune"]
 
 #: The schemas that ``$ref`` may name.
@@ -277,7 +279,8 @@ def _fits(value: Any, schema: Schema) -> bool:
         case "boolean":
             return isinstance(value, bool)
         case "integer":
-            return isinstance(value, int) and not isinstance(value, bool)
+            bits = 32 if schema.format == "int32" else 64
+            return isinstance(value, int) and not isinstance(value, bool) and fits(value, bits)
         case "number":
             return isinstance(value, int | float) and not isinstance(value, bool)
     # A quantity or an int-or-string is a number or a string; a schema within a schema may be anything.
@@ -287,5 +290,7 @@ def _fits(value: Any, schema: Schema) -> bool:
 def _mismatch(value: Any, schema: Schema, path: str, owner: str) -> DecodeError:
     found = _TYPE_NAMES.get(type(value), "value")
     expected = _GO_TYPES.get(schema.type, schema.name or schema.type)
+    if schema.type == "integer" and schema.format == "int32":
+        expected = "int32"
     field_name = f"{owner}.{path}" if owner else path
     return DecodeError(f"json: cannot unmarshal {found} into Go struct field {field_name} of type {expected}")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from runherd.local.apiserver.errors import bad_request
 
-__all__ = ["Query", "Target", "parse_target", "split_url"]
+__all__ = ["Query", "Target", "fits", "parse_target", "split_url"]
+
+
+_INTEGER = re.compile("[+-]?[0-9]+")
+#: Longer texts are not read: Python refuses to.
+_MAX_DIGITS = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +27,11 @@ class Target:
     resource: str = ""
     name: str = ""
     subresource: str = ""
+
+
+def fits(number: int, bits: int) -> bool:
+    """Whether a signed integer of so many bits can hold the number."""
+    return -(1 << bits - 1) <= number < 1 << bits - 1
 
 
 class Query:
@@ -42,14 +53,15 @@ class Query:
         return name in self._values and self.text(name).lower() not in {"false", "0"}
 
     def integer(self, name: str) -> int | None:
-        """Raises a 400 where it is no number."""
+        """Read as Go's ``ParseInt`` does. Raises a 400 where it is no number of 64 bits."""
         text = self.text(name)
         if not text:
             return None
-        try:
-            return int(text)
-        except ValueError:
-            raise bad_request(f'{name}: strconv.ParseInt: parsing "{text}": invalid syntax') from None
+        if _INTEGER.fullmatch(text) is None:
+            raise bad_request(f'{name}: strconv.ParseInt: parsing "{text}": invalid syntax')
+        if len(text) > _MAX_DIGITS or not fits(int(text), 64):
+            raise bad_request(f'{name}: strconv.ParseInt: parsing "{text[:40]}": value out of range')
+        return int(text)
 
     def has(self, name: str) -> bool:
         return name in self._values
