@@ -108,7 +108,24 @@ async def test_built_in_kinds_are_not_explained_in_prose(api: Api) -> None:
     document = await api.get("/openapi/v3/api/v1")
     assert ("description" in document["components"]["schemas"]["io.k8s.api.core.v1.Pod"]) is api.is_real
     answer = await api.call("GET", "/openapi/v2")
-    assert answer.status == (200 if api.is_real else 501)
+    assert answer.status == (200 if api.is_real else 404)
+
+
+async def test_the_scale_of_custom_objects_is_not_served(api: Api) -> None:
+    definition = _minimal(names={"plural": "scalables", "kind": "Scalable"})
+    definition["metadata"]["name"] = "scalables.t.runherd.dev"
+    scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    definition["spec"]["versions"][0]["subresources"] = {"scale": scale}
+    await api.create(_CRDS, definition)
+    try:
+        path = f"/apis/{definition['spec']['group']}/v1/namespaces/{api.namespace}/scalables"
+        await api.until(path, lambda answer: answer.status == 200)
+        answer = await api.call("GET", f"{path}/none/scale")
+        assert answer.status == (404 if api.is_real else 501)
+        assert api.is_real or "scalables.t.runherd.dev/scale is not supported" in answer.message
+        assert (await api.call("GET", api.custom("widgets", "none", "scale"))).status == 404
+    finally:
+        await api.call("DELETE", f"{_CRDS}/{definition['metadata']['name']}")
 
 
 async def test_unchanged_values_are_validated_again(api: Api) -> None:

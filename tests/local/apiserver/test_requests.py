@@ -131,6 +131,15 @@ async def test_the_error_of_a_json_patch_shows_nothing_of_the_object(api: Api, o
         assert shown not in answer.body
 
 
+@pytest.mark.parametrize("query", [{}, {"follow": "true"}])
+async def test_without_a_kubelet_logs_are_not_implemented(api: Api, query: dict[str, str]) -> None:
+    """A 503 would have kubectl ask again for ever."""
+    await api.create(api.core("pods"), pod("a"))
+    answer = await api.call("GET", api.core("pods", "a", "log"), query=query)
+    assert (answer.status, answer.reason) == (501, "NotImplemented")
+    assert "no kubelet is connected" in answer.message
+
+
 async def test_the_error_of_a_strategic_patch_shows_nothing_of_it(api: Api) -> None:
     await api.create(api.core("pods"), pod("a"))
     patch = {"spec": {"containers": [{"env": [{"value": "sent-secret"}]}]}}

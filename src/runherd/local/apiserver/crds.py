@@ -304,6 +304,7 @@ def _kind(spec: Object, version: Object, storage: str) -> Kind:
         categories=tuple(names.get("categories") or ()),
         list_kind=names["listKind"],
         subresources=frozenset({"status"} & set(subresources)),
+        wants_scale="scale" in subresources,
         columns=_columns(version.get("additionalPrinterColumns")),
         selectable={
             each["jsonPath"].removeprefix("."): simple_path(each["jsonPath"])

@@ -199,6 +199,8 @@ class Endpoints:
         name = target.subresource
         if kind.resource == "pods" and name in {"exec", "attach", "portforward", "proxy", "eviction", "resize"}:
             raise unsupported_feature(f"pods/{name}")
+        if name == "scale" and kind.wants_scale:
+            raise unsupported_feature(f"{kind.resource}/scale")
         if name not in kind.subresources:
             raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
         match (name, request.method):

@@ -80,6 +80,8 @@ class Kind:
     verbs: Sequence[str] = ALL_VERBS
     #: ``status``, ``log``, ``binding``, ``finalize``.
     subresources: frozenset[str] = frozenset()
+    #: Whether its definition asks for ``scale``, which this server leaves out.
+    wants_scale: bool = False
     columns: Sequence[Column] = ()
     #: What a field selector may name, besides ``metadata.name`` and ``metadata.namespace``: label to path.
     selectable: Mapping[str, Sequence[str]] = field(default_factory=dict)

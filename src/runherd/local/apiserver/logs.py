@@ -36,7 +36,7 @@ PodLogs = Callable[[LogRequest], Awaitable[AsyncIterator[bytes]]]
 
 
 async def pod_log(pod: Object, query: Query, source: PodLogs | None) -> StreamingResponse:
-    """Answer a request for ``pods/log``. Raises a 400 for bad parameters, a 404 or 503 where there is no log."""
+    """Answer a request for ``pods/log``. Raises a 400 for bad parameters, a 404 or 501 where there is no log."""
     meta = pod["metadata"]
     request = LogRequest(
         namespace=meta["namespace"],
@@ -52,7 +52,7 @@ async def pod_log(pod: Object, query: Query, source: PodLogs | None) -> Streamin
     )
     if source is None:
         raise ApiError(
-            503, "ServiceUnavailable", f"no kubelet is connected to this API server: pod {request.pod} has no logs here"
+            501, "NotImplemented", f"no kubelet is connected to this API server: pod {request.pod} has no logs here"
         )
     if not pod.get("spec", {}).get("nodeName"):
         raise bad_request(f"pod {request.pod} does not have a host assigned")

@@ -11,7 +11,7 @@ from multidict import CIMultiDict
 from runherd.local.apiserver import discovery, openapi
 from runherd.local.apiserver.bodies import MAX_BODY_SIZE, request_too_large
 from runherd.local.apiserver.endpoints import Endpoints
-from runherd.local.apiserver.errors import ApiError, bad_request, method_not_allowed, unsupported_feature
+from runherd.local.apiserver.errors import ApiError, bad_request, method_not_allowed
 from runherd.local.apiserver.expiry import EventExpiry
 from runherd.local.apiserver.garbage import GarbageCollector
 from runherd.local.apiserver.kinds import Object
@@ -192,8 +192,6 @@ class ApiServer:
             raise method_not_allowed()
         found: Object | None = None
         match segments[1:]:
-            case ["v2"]:
-                raise unsupported_feature("OpenAPI v2 (use /openapi/v3)")
             case ["v3"]:
                 found = openapi.index(self._registry)
             case ["v3", "api", version]:
