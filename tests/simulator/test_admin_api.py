@@ -131,6 +131,52 @@ def test_faults_settings_sessions_and_the_ledger() -> None:
     administered(test)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"operation": "message.get"},
+        {"kind": "evicted_session", "operation": "message.get"},
+        {"kind": "expired_token", "operation": "runner.poll"},
+        {"probability": 7},
+        {"probability": -0.1},
+        {"times": -1},
+        {"times": 0},
+        {"after": -1},
+        {"seconds": -3},
+        {"amount": -1},
+        {"status": 9999},
+        {"status": 99},
+        {"colour": "red"},
+    ],
+)
+def test_a_fault_that_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
+    async def test(admin: Admin) -> None:
+        await admin("POST", "faults", {"kind": "status", **fields}, 400)
+        assert (await admin("GET", "faults"))["pending"] == []
+
+    administered(test)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"count": -1},
+        {"count": 0},
+        {"count": 10**9},
+        {"seconds": -1},
+        {"labels": []},
+        {"labels": [""]},
+        {"colour": "red"},
+    ],
+)
+def test_jobs_that_make_no_sense_are_refused(fields: dict[str, Any]) -> None:
+    async def test(admin: Admin) -> None:
+        await admin("POST", "jobs", {"repository": "acme/app", "labels": ["one"], **fields}, 400)
+        assert await admin("GET", "jobs") == []
+
+    administered(test)
+
+
 @pytest.mark.parametrize("admin_token", ["", "other"])
 def test_nobody_gets_in_without_the_token(admin_token: str) -> None:
     async def main() -> None:

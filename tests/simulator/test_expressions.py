@@ -42,3 +42,14 @@ def test_lists_and_objects_do_not_go_into_text() -> None:
 def test_everything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not supported|doesn't end"):
         check(text, ("matrix", "github", "env"))
+
+
+def test_case_counts_for_environment_variables_only() -> None:
+    check("${{ GITHUB.SHA }} ${{ Matrix.OS }}", ("matrix", "github"))
+    assert evaluate("${{ GITHUB.Sha }} ${{ Matrix.OS }}", {"Os": "linux"}, {"sha": "abc"}) == "abc linux"
+    assert evaluate("${{ Env.Path }}", {}, {}) == [{"env": "Path"}]
+
+
+def test_a_text_that_expressions_make_too_long_is_refused() -> None:
+    with pytest.raises(ValueError, match="longer than 131072 characters"):
+        evaluate("${{ matrix.a }}" * 200, {"a": "x" * 1000}, {})

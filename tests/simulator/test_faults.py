@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -258,6 +259,13 @@ def test_faults_that_cannot_happen_are_refused() -> None:
         service.add_fault("status", "scale_set.get")
     with pytest.raises(ValueError, match=r"can't happen on scale_sets\.get"):
         service.add_fault("busy_runner", "scale_sets.get")
+    with pytest.raises(ValueError, match=r"can't happen on runner\.poll"):
+        service.add_fault("expired_token", "runner.poll")
+
+
+def test_the_operations_are_documented() -> None:
+    text = Path("docs/simulator.md").read_text()
+    assert [each for each in simulator().operations if f"`{each}`" not in text and not each.startswith("admin.")] == []
 
 
 def test_a_seed_decides_which_calls_are_met() -> None:

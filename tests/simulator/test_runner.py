@@ -218,6 +218,54 @@ async def test_a_step_that_takes_too_long_fails(tmp_path: Path) -> None:
         run, output = await at.run_workflow("      - run: sleep 600\n        timeout-minutes: 0.003\n")
         assert run.result == "failed"
         assert "timed out" in output
+        assert "Process completed" not in output
+
+
+async def test_a_step_that_takes_too_long_fails_whatever_its_exit_code(tmp_path: Path) -> None:
+    script = "trap 'exit 0' INT; while true; do sleep 0.05; done"
+    async with machine(tmp_path) as at:
+        run, _ = await at.run_workflow(f"      - run: {json.dumps(script)}\n        timeout-minutes: 0.005\n")
+        assert run.result == "failed"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("garbage", "Invalid format 'garbage'"),
+        ("=x", "Invalid format '=x'"),
+        ("A<<end", "delimiter not found 'end'"),
+        ("A=\\0", "has a NUL character"),
+    ],
+)
+async def test_what_cannot_be_read_in_the_environment_file_fails_the_step(
+    tmp_path: Path, line: str, reason: str
+) -> None:
+    async with machine(tmp_path) as at:
+        run, output = await at.run_workflow(
+            f"      - run: printf '{line}' > $GITHUB_ENV\n        continue-on-error: true\n      - run: echo go on\n"
+        )
+        assert reason in output
+        assert [conclusion for _, conclusion in steps_of(run)] == ["failed", "succeeded"]
+
+
+@pytest.mark.parametrize("env", [[["A=B", "x"]], [["A", "x\0"]]])
+async def test_whatever_a_step_raises_its_job_is_reported(tmp_path: Path, env: list[list[str]]) -> None:
+    async with machine(tmp_path) as at:
+        run = at.service.start_workflow("jobs: {build: {runs-on: one, steps: [{run: x}]}}")
+        job = run.jobs[0].job
+        assert job is not None
+        job.payload = {"env": [], "github": {}, "steps": [{"name": "odd", "run": "true", "env": env}]}
+        code, output = await at.run()
+        assert (code, run.result) == (0, "failed"), output
+        assert "The step can't be run" in output
+
+
+async def test_a_job_that_cannot_begin_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "_work").write_text("in the way")
+    async with machine(tmp_path) as at:
+        run, output = await at.run_workflow("      - run: x\n")
+        assert run.result == "failed"
+        assert "The job can't be run" in output
 
 
 async def test_a_job_that_takes_too_long_is_canceled(tmp_path: Path) -> None:

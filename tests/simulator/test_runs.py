@@ -243,3 +243,37 @@ jobs:
         assert job.workflow_ref == "acme/tools/.github/workflows/ci.yml@refs/tags/v1"
 
     with_machines(test)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("jobs: {a: {runs-on: '${{ matrix.nope }}', steps: [{run: x}]}}", r"runs-on: \$\{\{ matrix.nope \}\} is empty"),
+        (
+            "jobs:\n"
+            + "".join(
+                f"  j{number}:\n    runs-on: x\n    steps: [{{run: x}}]\n"
+                f"    strategy: {{matrix: {{a: {list(range(200))}}}}}\n"
+                for number in range(11)
+            ),
+            "at most 2048 jobs",
+        ),
+        (
+            "jobs: {a: {runs-on: x, strategy: {matrix: {a: ['"
+            + "x" * 100_000
+            + "'], b: [1, 2, 3, 4]}}, steps: ["
+            + "{run: '${{ matrix.a }}'}," * 50
+            + "]}}",
+            "16777216 characters",
+        ),
+        (
+            "jobs: {a: {runs-on: x,strategy: {matrix: {t: [9e999]}},timeout-minutes: '${{matrix.t}}',steps: [run: x]}}",
+            "timeout-minutes 'inf' is not a number above 0",
+        ),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused(text: str, reason: str) -> None:
+    service = simulator()
+    with pytest.raises(WorkflowError, match=reason):
+        service.start_workflow(text)
+    assert service.runs.by_id == {}

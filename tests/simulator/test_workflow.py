@@ -108,12 +108,12 @@ STEPS = "runs-on: one\nsteps:\n  - run: make"
     [
         ("", 1, "must hold one YAML document"),
         ("a: [", 2, "not valid YAML"),
-        ("- a", 1, "must be a mapping"),
+        ("- a", 1, "the workflow must be a mapping"),
         ("name: x", 1, "needs jobs"),
         ("jobs: {}", 1, "needs jobs"),
         ("jobs:\n  a:\n    runs-on: x", 3, "jobs.a needs steps"),
         ("concurrency: x\n" + job(STEPS), 1, "concurrency is not supported"),
-        ("name: a\nname: b\n" + job(STEPS), 2, "'name' stands in  twice"),
+        ("name: a\nname: b\n" + job(STEPS), 2, "'name' stands in the workflow twice"),
         (job("steps:\n  - run: make"), 3, "needs runs-on"),
         (job("runs-on: one\nsteps: []"), 4, "needs steps"),
         (job("runs-on: []\nsteps:\n  - run: x"), 3, "runs-on names no label and no group"),
@@ -141,6 +141,23 @@ STEPS = "runs-on: one\nsteps:\n  - run: make"
         (job("runs-on: one\nsteps:\n  - run: ${{ matrix.a || 'b' }}"), 5, "only names of matrix, env or github"),
         (job("runs-on: one\nsteps:\n  - run: ${{ github.token }}"), 5, "github.token }} is not known here"),
         (job("runs-on: one\nsteps:\n  - run: echo ${{ matrix.a"), 5, "doesn't end with }}"),
+        (job("env:\n  A=B: x\n" + STEPS), 4, "jobs.build.env: 'A=B' can't be the name of an environment variable"),
+        ("env:\n  '': x\n" + job(STEPS), 2, "env: '' can't be the name"),
+        (job("runs-on: one\nsteps:\n  - run: x\n    env: {a=: 1}"), 6, "steps[0].env: 'a=' can't be the name"),
+        (job("strategy:\n  matrix: ${{ fromJSON('{}') }}\n" + STEPS), 4, "expressions in a matrix"),
+        (job("strategy:\n  matrix: {}\n" + STEPS), 4, "neither an axis nor an include"),
+        (job("strategy: ${{ matrix.x }}\n" + STEPS), 3, "an expression that gives a mapping is not supported"),
+        (job("strategy:\n  matrix:\n    a: [1, 2]\n    exclude: [{b: 1}]\n" + STEPS), 5, "exclude names 'b'"),
+        (job("runs-on: one\nsteps:\n  - {id: a, run: x}\n  - {id: A, run: x}"), 6, "has the id 'A' already"),
+        (job("runs-on: one\nsteps:\n  - {id: a b, run: x}"), 5, "'a b' can't be an id"),
+        ("jobs: {a b!: {runs-on: x, steps: [{run: x}]}}", 1, "'a b!' can't be an id"),
+        ("name: !foo x\n" + job(STEPS), 1, "YAML tags are not supported: !foo"),
+        (job('runs-on: one\nsteps:\n  - run: "a\\0b"'), 5, "NUL character"),
+        (job("timeout-minutes: 1e999\n" + STEPS), 3, "must be a number above 0"),
+        (job(f"timeout-minutes: {'9' * 5000}\n" + STEPS), 3, "too long for a number"),
+        ("name: x\ndefaults: " + "[" * 60 + "]" * 60, 2, "levels deep"),
+        ("name: x\nenv: &a [*a]", 2, "stands inside of what it names"),
+        ("name: x\nenv: \x01", 2, "U+0001 may not stand in YAML"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_file_line_and_reason(text: str, line: int, reason: str) -> None:
@@ -165,3 +182,42 @@ def test_words_are_read_as_yaml_1_2_does() -> None:
     matrix = parse_workflow(text, "ci.yml").jobs["build"].matrix
     assert matrix is not None
     assert [each["a"] for each in matrix.combinations] == ["yes", "on", True, 10, 1.1, None, "1", 31, "1_000"]
+
+
+def test_a_file_that_is_not_utf_8_is_refused_with_its_line() -> None:
+    with pytest.raises(WorkflowError, match=r"ci\.yml:2: not UTF-8: byte 0xe9"):
+        parse_workflow(b"name: x\non: \xe9\n", "ci.yml")
+    assert parse_workflow(MINIMAL.encode(), "ci.yml") == parse_workflow(MINIMAL, "ci.yml")
+
+
+def test_aliases_stand_for_what_they_name() -> None:
+    text = job("strategy:\n  matrix:\n    a: &list [1, 2]\n    b: *list\n" + STEPS)
+    matrix = parse_workflow(text, "ci.yml").jobs["build"].matrix
+    assert matrix is not None
+    assert len(matrix.combinations) == 4
+
+
+def _laughs() -> str:
+    lists = "\n".join(
+        f"    a{level}: &a{level} [{', '.join([f'*a{level - 1}' if level else 'ha'] * 10)}]" for level in range(12)
+    )
+    return job(f"strategy:\n  matrix:\n{lists}\n" + STEPS)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        (_laughs(), 10, "too large"),
+        (
+            job("strategy:\n  matrix:\n" + "".join(f"    a{i}: {[0] * 200}\n" for i in range(5)) + STEPS),
+            4,
+            "320000000000",
+        ),
+        (job(f"strategy:\n  matrix:\n    a: [1]\n    exclude: [{'{a: 2},' * 2000}]\n" + STEPS), 4, "exclude has 2000"),
+    ],
+)
+def test_what_would_fill_the_memory_is_refused_before_it_does(text: str, line: int, reason: str) -> None:
+    with pytest.raises(WorkflowError) as caught:
+        parse_workflow(text, "ci.yml")
+    assert caught.value.line >= line
+    assert reason in caught.value.reason

@@ -122,7 +122,7 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     for path in workflows:
-        service.start_workflow(path.read_text(), path=str(path), repository=repository)
+        service.start_workflow(path.read_bytes(), path=str(path), repository=repository)
     await server.start(host, port)
     click.echo(f"config URL: {server.url}/{owner}")
     click.echo(f"token:      {token}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -27,11 +27,11 @@ from runherd.wire.transport import Response
 __all__ = ["admin_api_routes"]
 
 
-class _JobsInput(msgspec.Struct):
+class _JobsInput(msgspec.Struct, forbid_unknown_fields=True):
     repository: str
-    labels: list[str]
-    count: int = 1
-    seconds: float = 0.0
+    labels: Annotated[list[Annotated[str, msgspec.Meta(min_length=1)]], msgspec.Meta(min_length=1)]
+    count: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
+    seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     name: str = "job"
 
 
@@ -129,7 +129,7 @@ class _AdminApi:
         path = call.query.get("path", ".github/workflows/ci.yml")
         repository = call.query.get("repository", "acme/app")
         try:
-            workflow = parse_workflow(call.body.decode(), path)
+            workflow = parse_workflow(call.body, path)
             run = self._runs.start(
                 workflow,
                 repository=repository,

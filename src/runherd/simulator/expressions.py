@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-__all__ = ["GITHUB_NAMES", "Text", "check", "evaluate", "render"]
+__all__ = ["GITHUB_NAMES", "Text", "check", "evaluate", "matrix_value", "names_matrix", "render"]
 
 #: A string, or pieces of one: strings, and objects ``{"env": name}`` or ``{"github": name}`` for the runner to fill in.
 Text = str | list[str | dict[str, str]]
 
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
-_NAME = re.compile(r"\s*(matrix|env|github)((?:\.[A-Za-z_][A-Za-z0-9_-]*)+)\s*")
+_NAME = re.compile(r"\s*(matrix|env|github)((?:\.[A-Za-z_][A-Za-z0-9_-]*)+)\s*", re.IGNORECASE)
+
+#: In characters; GitHub bounds what its expressions give, too.
+_MAX_LENGTH = 2**17
 
 #: Values of ``github`` that only the runner knows.
 _RUNNER_SIDE = frozenset({"workspace"})
@@ -58,7 +61,9 @@ def _names(text: str) -> list[tuple[str, str]]:
             raise ValueError(
                 f"expression ${{{{{expression}}}}} is not supported: only names of matrix, env or github values are"
             )
-        found.append((match.group(1), match.group(2)[1:]))
+        context, name = match.group(1).lower(), match.group(2)[1:]
+        # Environment variables are the only names in which case counts.
+        found.append((context, name if context == "env" else name.lower()))
     if "${{" in _EXPRESSION.sub("", text):
         raise ValueError("an expression begins with ${{ and doesn't end with }}")
     return found
@@ -82,15 +87,37 @@ def _look_up(values: Mapping[str, object], dotted: str) -> object:
     for part in dotted.split("."):
         if not isinstance(found, Mapping):
             return None
-        found = found.get(part)
+        found = next((value for name, value in found.items() if str(name).lower() == part), None)
     return found
 
 
+def names_matrix(text: str) -> bool:
+    """Whether an expression in ``text``, which is well-formed, names a value of ``matrix``."""
+    return any(context == "matrix" for context, _ in _names(text))
+
+
+def matrix_value(text: str, matrix: Mapping[str, object]) -> object:
+    """The value itself, where ``text`` is one expression that names a value of ``matrix``; else ``None``."""
+    expression = _EXPRESSION.fullmatch(text.strip())
+    if expression is None:
+        return None
+    [(context, name)] = _names(expression.group())
+    return _look_up(matrix, name) if context == "matrix" else None
+
+
 def evaluate(text: str, matrix: Mapping[str, object], github: Mapping[str, object]) -> Text:
-    """``text`` with its expressions replaced; names that don't exist are empty, as in GitHub's own evaluation."""
+    """``text`` with its expressions replaced; names that don't exist are empty, as in GitHub's own evaluation.
+
+    Raises ``ValueError`` for what can't be put into text, and where the result grows beyond bounds.
+    """
     pieces: list[str | dict[str, str]] = []
+    length = 0
 
     def add(piece: str) -> None:
+        nonlocal length
+        length += len(piece)
+        if length > _MAX_LENGTH and position:
+            raise ValueError(f"a text is longer than {_MAX_LENGTH} characters, with its expressions filled in")
         if pieces and isinstance(pieces[-1], str):
             pieces[-1] += piece
         elif piece:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from enum import StrEnum
 from random import Random
@@ -92,8 +93,20 @@ def _service_calls(operation: str) -> frozenset[str]:
     return frozenset() if operation.startswith(("runner.", "admin.")) else frozenset({operation})
 
 
-class Fault(msgspec.Struct, kw_only=True):
-    """One fault, or one source of faults."""
+_RANGES = (
+    ("scale_set_id", 0, math.inf),
+    ("times", 1, math.inf),
+    ("after", 0, math.inf),
+    ("probability", 0.0, 1.0),
+    ("status", 200, 599),
+    ("retry_after", -1, math.inf),
+    ("seconds", 0.0, math.inf),
+    ("amount", 0, math.inf),
+)
+
+
+class Fault(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One fault, or one source of faults. Raises ``ValueError`` for a field that is out of its range."""
 
     kind: FaultKind
     #: Which call it happens on (``jit_config.generate``); empty: every call of the service where the kind makes sense.
@@ -114,6 +127,13 @@ class Fault(msgspec.Struct, kw_only=True):
     seconds: float = 1.0
     amount: int = 10
 
+    def __post_init__(self) -> None:
+        for name, least, most in _RANGES:
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                limits = f"at least {least}" if most == math.inf else f"from {least} to {most}"
+                raise ValueError(f"{name} must be {limits}, not {value}")
+
 
 class Faults:
     """The faults that are to happen, oldest first. A fault that is used up is forgotten."""
@@ -121,11 +141,18 @@ class Faults:
     def __init__(self, random: Random) -> None:
         self._random = random
         self._faults: list[Fault] = []
+        #: The calls that there are; empty: faults may name any.
+        self.operations: frozenset[str] = frozenset()
         #: How often each kind has happened.
         self.happened: dict[FaultKind, int] = {}
 
     def add(self, fault: Fault) -> Fault:
-        """Raises ``ValueError`` for a kind that can't happen on the fault's operation."""
+        """Raises ``ValueError`` for an operation that doesn't exist, and for a kind that can't happen on it."""
+        if self.operations and fault.operation and fault.operation not in self.operations:
+            known = ", ".join(sorted(self.operations))
+            raise ValueError(f"{fault.operation!r} is not an operation; there are: {known}")
+        if fault.kind is FaultKind.EXPIRED_TOKEN and fault.operation.startswith(("runner.", "admin.")):
+            raise ValueError(f"{fault.kind} can't happen on {fault.operation}: its token does not expire")
         places = _PLACES.get(fault.kind)
         if places is not None and fault.operation and fault.operation not in places:
             raise ValueError(f"{fault.kind} can't happen on {fault.operation}, only on {', '.join(sorted(places))}")

@@ -101,7 +101,6 @@ class Runner:
 
     def _run_job(self, job: dict[str, Any]) -> int:
         say(f"Running job: {job['name']}")
-        steps = self._step_runner()(job, self._name, self._work_folder, say)
 
         def wait(seconds: float) -> None:
             """Let ``seconds`` pass, or less: until a process ends, a signal comes or the service has news."""
@@ -115,13 +114,20 @@ class Runner:
             if self._stop_signal or (news and news.get("cancel")):
                 steps.cancel()
 
-        if self._stop_signal:
-            steps.cancel()
-        result = steps.run(wait)
+        report: list[dict[str, Any]] = []
+        try:
+            steps = self._step_runner()(job, self._name, self._work_folder, say)
+            report = steps.report
+            if self._stop_signal:
+                steps.cancel()
+            result = steps.run(wait)
+        except Exception as error:  # whatever went wrong, the service must hear that the job is over
+            say(f"##[error]The job can't be run: {error}")
+            result = "failed"
         say(f"Job {job['name']} completed with result: {result}")
         self._abandon_poll()
         try:
-            self._service.call("finish", result=result, steps=steps.report)
+            self._service.call("finish", result=result, steps=report)
         except RefusedError as error:
             say(f"An error occurred: {error}")
             return EXIT_FAILED

@@ -65,7 +65,11 @@ class StepRunner:
             if step.get("uses"):
                 self._say(f"Skipped: uses {step['uses']} (actions are not simulated)")
             elif result == "succeeded" and self._canceled_at is None:
-                conclusion = self._run_step(number, step, name, entry, wait)
+                try:
+                    conclusion = self._run_step(number, step, name, entry, wait)
+                except Exception as error:  # a step that can't be run is a step that failed
+                    self._say(f"##[error]The step can't be run: {error}")
+                    conclusion = "failed"
                 entry["conclusion"] = conclusion
                 if conclusion == "failed" and not step.get("continueOnError"):
                     result = "failed"
@@ -91,13 +95,19 @@ class StepRunner:
             return "failed"
         self._say("##[endgroup]")
         seconds = float(step.get("timeoutSeconds") or 0)
-        code = self._wait_for(process, seconds, wait)
+        code, timed_out = self._wait_for(process, seconds, wait)
         entry["exitCode"] = code
-        self._read_additions(files["ENV"], files["PATH"])
         if self._canceled_at is not None:
             return "canceled"
+        if timed_out:
+            return "failed"
         if code != 0:
             self._say(f"##[error]Process completed with exit code {code}.")
+        try:
+            self._read_additions(files["ENV"], files["PATH"])
+        except ValueError as error:
+            self._say(f"##[error]Unable to process file command 'env' successfully: {error}")
+            return "failed"
         return "succeeded" if code == 0 else "failed"
 
     def _start(self, number: int, step: dict[str, Any], env: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -117,15 +127,20 @@ class StepRunner:
                 if not templates or error.filename != command[0]:
                     raise
 
-    def _wait_for(self, process: subprocess.Popen[bytes], seconds: float, wait: Callable[[float], None]) -> int:
+    def _wait_for(
+        self, process: subprocess.Popen[bytes], seconds: float, wait: Callable[[float], None]
+    ) -> tuple[int, bool]:
+        """The exit code, and whether the step took too long."""
         timeout_at = time.monotonic() + seconds if seconds else None
         ladder = list(_KILL_LADDER)
+        ended_late = False
         kill_at: float | None = None
         while (code := process.poll()) is None:
             now = time.monotonic()
             timed_out = timeout_at is not None and now >= timeout_at
             if kill_at is None and (timed_out or self._canceled_at is not None):
                 kill_at = now
+                ended_late = timed_out
                 self._say("##[error]The operation was canceled." if not timed_out else "##[error]The step timed out.")
             if kill_at is not None and now >= kill_at and ladder:
                 number, patience = ladder.pop(0)
@@ -133,7 +148,7 @@ class StepRunner:
                 kill_at = now + patience
             waking = [end for end in (kill_at if ladder else None, timeout_at) if end is not None and end > now]
             wait(min(waking) - now if waking else 60.0)
-        return code
+        return code, ended_late
 
     def _base_environment(self) -> dict[str, str]:
         env = dict(os.environ)
@@ -167,7 +182,10 @@ class StepRunner:
         return filled
 
     def _read_additions(self, env_file: Path, path_file: Path) -> None:
-        """What the step wrote into GITHUB_ENV and GITHUB_PATH, for the steps after it."""
+        """What the step wrote into GITHUB_ENV and GITHUB_PATH, for the steps after it.
+
+        Raises ``ValueError`` for what can't be read.
+        """
         lines = env_file.read_text().splitlines()
         while lines:
             line = lines.pop(0)
@@ -178,10 +196,17 @@ class StepRunner:
                 kept = []
                 while lines and lines[0] != delimiter:
                     kept.append(lines.pop(0))
-                lines = lines[1:]
+                if not lines:
+                    raise ValueError(f"Invalid value. Matching delimiter not found '{delimiter}'")
+                lines.pop(0)
                 value = "\n".join(kept)
-            if equals and name:
-                self._env[name] = value
+            elif not line:
+                continue
+            if not equals or not name:
+                raise ValueError(f"Invalid format '{line}'")
+            if "\0" in name + value:
+                raise ValueError(f"Invalid value of {name!r}: it has a NUL character in it")
+            self._env[name] = value
         for directory in path_file.read_text().splitlines():
             self._env["PATH"] = directory + os.pathsep + self._env.get("PATH", "")
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from runherd.simulator.expressions import evaluate, render
+import msgspec
+
+from runherd.simulator.expressions import Text, evaluate, matrix_value, names_matrix, render
 from runherd.simulator.model import Job, JobResult, JobState
 from runherd.simulator.service import DEFAULT_JOB_TIMEOUT, ActionsService
 from runherd.simulator.workflow import JobDefinition, StepDefinition, Variable, Workflow
 from runherd.simulator.yaml_nodes import WorkflowError
 
 __all__ = ["SKIPPED", "RunJob", "Runs", "WorkflowRun"]
+
+# Far above what anyone means, far below what would fill the memory: jobs, and characters of all their scripts.
+_MAX_JOBS = 2048
+_MAX_SIZE = 2**24
 
 #: The result of a job that didn't run because one that it needs didn't succeed.
 SKIPPED = "skipped"
@@ -84,9 +91,15 @@ class Runs:
             event=event,
             sha=f"{self._service.random.getrandbits(160):040x}",
         )
+        size = 0
         for definition in workflow.jobs.values():
             for combination in definition.matrix.combinations if definition.matrix else ({},):
-                run.jobs.append(_expand(run, definition, combination))
+                job, job_size = _expand(run, definition, combination)
+                run.jobs.append(job)
+                size += job_size
+                if len(run.jobs) > _MAX_JOBS or size > _MAX_SIZE:
+                    reason = f"a run has at most {_MAX_JOBS} jobs, and {_MAX_SIZE} characters in all their texts"
+                    raise WorkflowError(workflow.path, definition.line, reason)
         self.by_id[run.id] = run
         self._advance(run)
         return run
@@ -225,26 +238,27 @@ def _github(run: WorkflowRun, job_id: str) -> dict[str, object]:
     }
 
 
-def _expand(run: WorkflowRun, definition: JobDefinition, matrix: Mapping[str, object]) -> RunJob:
-    """Make the job of one combination, and find out now whether its texts can be filled in."""
+def _expand(run: WorkflowRun, definition: JobDefinition, matrix: Mapping[str, object]) -> tuple[RunJob, int]:
+    """Make the job of one combination, and find out now whether its texts can be filled in, and how large they get."""
     github = _github(run, definition.id)
     try:
         _labels(definition.labels, matrix, github)
         _seconds(definition.timeout_minutes, matrix, github)
-        _payload(run, definition, matrix)
-        return RunJob(
+        size = len(msgspec.json.encode(_payload(run, definition, matrix)))
+        job = RunJob(
             definition,
             matrix,
             _display_name(definition, matrix, github),
             evaluate(definition.continue_on_error, matrix, github) == "true",
         )
+        return job, size
     except ValueError as error:
         raise WorkflowError(run.workflow.path, definition.line, f"job {definition.id!r}: {error}") from None
 
 
 def _display_name(definition: JobDefinition, matrix: Mapping[str, object], github: Mapping[str, object]) -> str:
     name = str(evaluate(definition.name or definition.id, matrix, github))
-    if not matrix or "matrix." in definition.name:
+    if not matrix or names_matrix(definition.name):
         return name
     shown = [value for value in matrix.values() if not isinstance(value, (dict, list))]
     return f"{name} ({', '.join(render(value) for value in shown)})" if shown else name
@@ -254,11 +268,11 @@ def _labels(labels: tuple[str, ...], matrix: Mapping[str, object], github: Mappi
     """What ``runs-on`` asks for; one expression alone may stand for a list of labels."""
     found: list[str] = []
     for label in labels:
-        name = label.strip().removeprefix("${{").removesuffix("}}").strip().removeprefix("matrix.")
-        value = matrix.get(name) if label.strip().startswith("${{") else None
-        found.extend(map(render, value) if isinstance(value, list) else [str(evaluate(label, matrix, github))])
-    if labels and not all(found):
-        raise ValueError("runs-on is empty")
+        value = matrix_value(label, matrix)
+        names = list(map(render, value)) if isinstance(value, list) else [str(evaluate(label, matrix, github))]
+        if not names or not all(names):
+            raise ValueError(f"runs-on: {label.strip() or repr(label)} is empty")
+        found.extend(names)
     return found
 
 
@@ -271,8 +285,8 @@ def _seconds(minutes: str, matrix: Mapping[str, object], github: Mapping[str, ob
         seconds = float(str(text)) * 60
     except ValueError:
         raise ValueError(f"timeout-minutes {text!r} is not a number") from None
-    if seconds <= 0:
-        raise ValueError(f"timeout-minutes {text!r} is not above 0")
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"timeout-minutes {text!r} is not a number above 0")
     return seconds
 
 
@@ -280,17 +294,27 @@ def _payload(run: WorkflowRun, definition: JobDefinition, matrix: Mapping[str, o
     """What the runner program gets to do."""
     github = _github(run, definition.id)
 
+    size = 0
+
+    def filled(text: str) -> Text:
+        nonlocal size
+        found = evaluate(text, matrix, github)
+        size += len(found) if isinstance(found, str) else sum(map(len, found))
+        if size > _MAX_SIZE:
+            raise ValueError(f"its texts are longer than {_MAX_SIZE} characters")
+        return found
+
     def variables(env: tuple[Variable, ...]) -> list[list[object]]:
-        return [[name, evaluate(text, matrix, github)] for name, text in env]
+        return [[name, filled(text)] for name, text in env]
 
     def step(each: StepDefinition) -> dict[str, object]:
         if each.uses:
             return {"name": each.name, "uses": each.uses}
         return {
-            "name": evaluate(each.name, matrix, github),
-            "run": evaluate(each.run, matrix, github),
+            "name": filled(each.name),
+            "run": filled(each.run),
             "shell": each.shell,
-            "workingDirectory": evaluate(each.working_directory, matrix, github),
+            "workingDirectory": filled(each.working_directory),
             "env": variables(each.env),
             "continueOnError": evaluate(each.continue_on_error, matrix, github) == "true",
             "timeoutSeconds": _seconds(each.timeout_minutes, matrix, github),

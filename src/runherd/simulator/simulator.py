@@ -77,6 +77,7 @@ class Simulator:
                 *admin_api_routes(context, self.runs, admin_token),
             ]
         )
+        self.faults.operations = frozenset(self.operations)
         self._wake_up: asyncio.TimerHandle | None = None
         self.service.timers.on_set = self._arm
 
@@ -134,14 +135,17 @@ class Simulator:
 
     def start_workflow(
         self,
-        text: str,
+        text: str | bytes,
         *,
         path: str = ".github/workflows/ci.yml",
         repository: str = "acme/app",
         ref: str = "refs/heads/main",
         event: str = "push",
     ) -> WorkflowRun:
-        """Run a workflow file. Raises :class:`~runherd.simulator.yaml_nodes.WorkflowError` for what can't be read."""
+        """Run a workflow file; bytes are UTF-8.
+
+        Raises :class:`~runherd.simulator.yaml_nodes.WorkflowError` for what can't be read.
+        """
         return self.runs.start(parse_workflow(text, path), repository=repository, ref=ref, event=event)
 
     def add_fault(self, kind: FaultKind | str, operation: str = "", **settings: object) -> Fault:
@@ -149,8 +153,6 @@ class Simulator:
 
         Raises ``ValueError`` for an operation that doesn't exist or can't have this fault.
         """
-        if operation and operation not in self.operations:
-            raise ValueError(f"{operation!r} is not an operation; there are: {', '.join(self.operations)}")
         return self.faults.add(Fault(kind=FaultKind(kind), operation=operation, **settings))  # type: ignore[arg-type]
 
     async def __call__(self, request: Request) -> Response:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 
 from runherd.simulator import matrix as matrices
 from runherd.simulator.expressions import check
@@ -13,6 +16,8 @@ __all__ = ["JobDefinition", "Matrix", "StepDefinition", "Workflow", "parse_workf
 
 #: A name and a text with expressions.
 Variable = tuple[str, str]
+
+_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 _SHELLS = ("bash", "sh", "python", "pwsh")
 
@@ -79,8 +84,11 @@ class _Defaults:
     working_directory: str = ""
 
 
-def parse_workflow(text: str, path: str) -> Workflow:
-    """Read a workflow file; ``path`` names it. Raises :class:`WorkflowError` for the first thing it can't take."""
+def parse_workflow(text: str | bytes, path: str) -> Workflow:
+    """Read a workflow file; ``path`` names it, bytes are UTF-8.
+
+    Raises :class:`WorkflowError` for the first thing it can't take.
+    """
     root = load(text, path)
     fields = _fields(root, {"name", "env", "defaults", "jobs"})
     if "jobs" not in fields:
@@ -118,7 +126,12 @@ def _text(item: Item | None, contexts: Collection[str], default: str = "") -> st
 def _env(item: Item | None, contexts: Collection[str]) -> tuple[Variable, ...]:
     if item is None:
         return ()
-    return tuple((name, _text(value, contexts)) for name, value in item.entries())
+    variables = []
+    for name, value in item.entries():
+        if not name or "=" in name:
+            raise value.error(f"{item.what}: {name!r} can't be the name of an environment variable")
+        variables.append((name, _text(value, contexts)))
+    return tuple(variables)
 
 
 def _defaults(item: Item | None, outer: _Defaults) -> _Defaults:
@@ -151,12 +164,13 @@ def _minutes(item: Item | None, contexts: Collection[str]) -> str:
     text = _text(item, contexts)
     if item is not None and "${{" not in text:
         value = item.value()
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
             raise item.error(f"{item.what} must be a number above 0")
     return text
 
 
 def _job(job_id: str, item: Item, defaults: _Defaults) -> JobDefinition:
+    _check_id(job_id, item)
     fields = _fields(
         item,
         {
@@ -180,6 +194,7 @@ def _job(job_id: str, item: Item, defaults: _Defaults) -> JobDefinition:
     steps = tuple(_step(step, defaults) for step in fields["steps"].items())
     if not steps:
         raise fields["steps"].error(f"{item.what} needs steps")
+    _check_step_ids(fields["steps"])
     return JobDefinition(
         id=job_id,
         line=item.line,
@@ -193,6 +208,25 @@ def _job(job_id: str, item: Item, defaults: _Defaults) -> JobDefinition:
         continue_on_error=_flag(fields.get("continue-on-error"), contexts, "false"),
         steps=steps,
     )
+
+
+def _check_id(text: str, item: Item) -> None:
+    if not _ID.fullmatch(text):
+        raise item.error(
+            f"{text!r} can't be an id: it must begin with a letter or _, and hold only letters, digits, - and _"
+        )
+
+
+def _check_step_ids(steps: Item) -> None:
+    seen: set[str] = set()
+    for step in steps.items():
+        for key, value in step.entries():
+            if key == "id":
+                step_id = value.text()
+                _check_id(step_id, value)
+                if step_id.lower() in seen:
+                    raise value.error(f"{value.what}: another step has the id {step_id!r} already")
+                seen.add(step_id.lower())
 
 
 def _strings(item: Item | None, contexts: Collection[str] = ()) -> tuple[str, ...]:
@@ -232,6 +266,8 @@ def _strategy(item: Item | None) -> Matrix | None:
     axes: dict[str, list[object]] = {}
     include: list[dict[str, object]] = []
     exclude: list[dict[str, object]] = []
+    if not fields["matrix"].is_mapping():
+        _refuse_expressions(fields["matrix"])
     for key, values in fields["matrix"].entries():
         _refuse_expressions(values)
         if key in ("include", "exclude"):
@@ -292,18 +328,17 @@ def _step(item: Item, defaults: _Defaults) -> StepDefinition:
 
 
 def _check_needs(path: str, jobs: dict[str, JobDefinition]) -> None:
-    settled: set[str] = set()
-
-    def visit(job: JobDefinition, above: tuple[str, ...]) -> None:
-        if job.id in above:
-            raise WorkflowError(path, job.line, f"job {job.id!r} needs itself, through {' -> '.join(above)}")
-        if job.id in settled:
-            return
+    for job in jobs.values():
         for needed in job.needs:
             if needed not in jobs:
                 raise WorkflowError(path, job.line, f"job {job.id!r} needs {needed!r}, which is not a job of this file")
-            visit(jobs[needed], (*above, job.id))
-        settled.add(job.id)
-
-    for job in jobs.values():
-        visit(job, ())
+    try:
+        TopologicalSorter({job.id: job.needs for job in jobs.values()}).prepare()
+    except CycleError as error:
+        # It begins and ends with the same job, and each is needed by the next.
+        circle: list[str] = error.args[1][:0:-1]
+        first = circle.index(next(job_id for job_id in jobs if job_id in circle))
+        circle = circle[first:] + circle[:first]
+        job = jobs[circle[0]]
+        reason = f"job {job.id!r} needs itself, through {' -> '.join(circle)}"
+        raise WorkflowError(path, job.line, reason) from None
