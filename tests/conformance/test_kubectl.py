@@ -197,6 +197,10 @@ async def test_apply(run: Kubectl) -> None:
     status, _, errors = await run.attempt("apply", "--server-side", "-f", "-", stdin=_POD)
     assert status == 1
     assert "server-side apply is not supported" in errors
+    unknown = yaml.safe_dump({**widget("a"), "kind": "Unheard"})
+    status, _, errors = await run.attempt("apply", "-f", "-", stdin=unknown)
+    assert status == 1
+    assert 'no matches for kind "Unheard"' in errors
 
 
 async def test_create_edit_patch_label_and_annotate(run: Kubectl) -> None:

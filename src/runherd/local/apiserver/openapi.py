@@ -16,7 +16,13 @@ from runherd.local.apiserver.decoding import builtin_definitions
 from runherd.local.apiserver.kinds import Kind, Object
 from runherd.local.apiserver.registry import Registry
 
-__all__ = ["document", "index"]
+__all__ = ["V2_DOCUMENT", "V2_MEDIA_TYPE", "document", "index"]
+
+#: An OpenAPI v2 document that describes nothing (its one field: swagger, "2.0"), in the form that Kubernetes' clients
+#: ask for. kubectl looks here for a kind that v3 doesn't have, and only goes on to say that there is no such kind when
+#: it gets a document.
+V2_DOCUMENT = b"\x0a\x032.0"
+V2_MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _REFERENCE = "#/components/schemas/"

@@ -192,6 +192,8 @@ class ApiServer:
             raise method_not_allowed()
         found: Object | None = None
         match segments[1:]:
+            case ["v2"]:
+                return Response(200, CIMultiDict({"Content-Type": openapi.V2_MEDIA_TYPE}), openapi.V2_DOCUMENT)
             case ["v3"]:
                 found = openapi.index(self._registry)
             case ["v3", "api", version]:
