@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.pretty import pretty_repr
 
 from runherd.actions import (
     ActionsClient,
@@ -233,3 +234,9 @@ def test_settings_show_no_secret() -> None:
     shown = repr(replace(SETTINGS, proxies=PROXY, roots=b"roots"))
     assert "password" not in shown
     assert "'one'" not in shown
+
+
+def test_repr_of_settings_shows_nothing_secret_of_the_url() -> None:
+    settings = replace(SETTINGS, config_url="https://user:password@github.com/org?token=hidden")
+    for text in (repr(settings), pretty_repr(settings)):
+        assert not any(secret in text for secret in ("password", "user", "hidden"))

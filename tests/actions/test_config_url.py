@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from rich.pretty import pretty_repr
 
 from runherd.actions import InvalidConfigURLError, Scope, parse_config_url
 
@@ -114,3 +115,11 @@ def test_spellings_of_one_owner_count_as_one() -> None:
     }
     assert len(owners) == 1
     assert parse_config_url("https://github.com/org").registration_owner not in owners
+
+
+def test_no_text_about_it_shows_its_secrets() -> None:
+    config = parse_config_url("https://user:password@github.com/org?token=hidden#fragment")
+    for text in (repr(config), str(config), pretty_repr(config)):
+        assert "org" in text
+        for secret in ("password", "user", "hidden", "fragment"):
+            assert secret not in text

@@ -39,10 +39,11 @@ class ClientSettings:
     """What a client is made from.
 
     ``namespace`` keeps tenants apart. ``credentials_name`` says where the credentials came from (a Secret's name):
-    when the same place holds others later, the client with the old ones is closed. ``roots`` is PEM.
+    when the same place holds others later, the client with the old ones is closed. ``roots`` is PEM. ``repr`` leaves
+    out what may hold secrets, the URL included.
     """
 
-    config_url: str
+    config_url: str = field(repr=False)
     namespace: str
     credentials: Credentials
     credentials_name: str = ""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from urllib.parse import quote, unquote, urlsplit
 
@@ -33,10 +33,11 @@ class ConfigURL:
     """A parsed configuration URL.
 
     ``url`` is what is sent at registration: the given text without slashes at its ends. ``host`` keeps its port.
-    ``organization`` is empty for an enterprise, ``repository`` for an organization.
+    ``organization`` is empty for an enterprise, ``repository`` for an organization. ``repr`` leaves ``url`` out, since
+    its user info and query may be secret.
     """
 
-    url: str
+    url: str = field(repr=False)
     scheme: str
     host: str
     scope: Scope

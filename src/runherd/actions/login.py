@@ -65,7 +65,7 @@ class AppKey:
 class AdminConnection:
     """Where the Actions service is and what opens it. ``expires_at`` is in seconds since 1970."""
 
-    service_url: str
+    service_url: str = field(repr=False)
     token: str = field(repr=False)
     expires_at: float
 
