@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 import runherd.actions
-from runherd.actions import ActionsClient, PersonalAccessToken, UserAgent
+from runherd.actions import ActionsClient, PersonalAccessToken, ServiceError, UserAgent
 from runherd.simulator.model_runner import ModelRunner
 from runherd.simulator.settings import AssignmentMode, Settings
 from runherd.simulator.simulator import Simulator
 from runherd.wire.clock import EventLoopClock
 from runherd.wire.in_process import InProcessTransport
-from tests.actions.scripted import virtual
+from runherd.wire.transport import Response
+from tests.actions.scripted import Scripted, connect, error_body, reply, virtual
 
 PAGE = Path(__file__).parents[2] / "docs" / "actions-client.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -75,6 +76,36 @@ def test_it_runs_all_jobs(mode: AssignmentMode, evicted: bool) -> None:
         assert simulator.scale_set("fleet").session is None
 
     main()
+
+
+@virtual
+async def test_it_goes_on_with_the_statistics_of_a_new_session_and_ends_with_the_error_that_ended_it() -> None:
+    def opened(assigned: int) -> Response:
+        return reply(
+            200,
+            {
+                "sessionId": "6b1c7a1e-5f0a-4c39-9c0e-0d9a1d0f2b11",
+                "messageQueueUrl": "https://queue.example/m",
+                "messageQueueAccessToken": "t",
+                "statistics": {"totalAssignedJobs": assigned},
+            },
+        )
+
+    service = Scripted()
+    scale_set = reply(200, {"count": 1, "value": [{"id": 1, "name": "fleet"}]})
+    # The session is evicted; a job came meanwhile, of which no further message tells.
+    service.will(scale_set, opened(0), reply(401), reply(404), opened(1))
+    service.will(reply(200, {"runner": {"id": 7, "name": "r"}, "encodedJITConfig": "x"}))
+    service.will(reply(403, error_body("AccessDeniedException", "not any more")), reply(400))
+    started: list[str] = []
+
+    async def start(jit_config: str) -> None:
+        started.append(jit_config)
+
+    with pytest.raises(ServiceError, match="not any more"):
+        await functions()["autoscale"](connect(service), "fleet", 4, start)
+    assert started == ["x"]
+    assert not service.script
 
 
 async def test_the_other_example_makes_a_client() -> None:

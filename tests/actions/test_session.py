@@ -132,6 +132,23 @@ async def test_close() -> None:
 
 
 @virtual
+async def test_closing_a_session_that_is_gone_is_done() -> None:
+    service = Scripted()
+    session = await opened(service)
+    service.will(
+        reply(404),
+        reply(404, error_body("RunnerScaleSetNotFoundException")),
+        reply(400, error_body("RunnerScaleSetSessionExpiredException")),
+        reply(401, error_body("SomethingElseException")),
+        reply(403, error_body("SomethingElseException")),
+    )
+    for _ in range(3):
+        await session.close()
+    with pytest.raises(ServiceError):
+        await session.close()
+
+
+@virtual
 async def test_get_message() -> None:
     service = Scripted()
     session = await opened(service)

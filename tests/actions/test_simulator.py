@@ -155,8 +155,15 @@ def test_every_call_works(operation: str) -> None:
     main()
 
 
-@pytest.mark.parametrize("operation", CALLS)
-@pytest.mark.parametrize("status", [400, 403, 404, 409, 429, 500, 503])
+@pytest.mark.parametrize(
+    ("operation", "status"),
+    [
+        (operation, status)
+        for operation in CALLS
+        for status in (400, 403, 404, 409, 429, 500, 503)
+        if (operation, status) != ("sessions.delete", 404)  # a session that is gone counts as closed
+    ],
+)
 def test_a_status(operation: str, status: int) -> None:
     @virtual
     async def main() -> None:

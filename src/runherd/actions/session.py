@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from runherd.actions.decoding import NotAsPromisedError, to
 from runherd.actions.errors import (
     MessageQueueTokenExpiredError,
     NotFoundError,
+    RunnerScaleSetNotFoundError,
     ServiceError,
     SessionExpiredError,
     SessionGoneError,
@@ -123,10 +125,12 @@ class MessageSession:
         await self._refresh.result()
 
     async def close(self) -> None:
-        """Delete the session, so that another can be opened at once."""
-        await self._connection.service_call(
-            self._caller, "DELETE", f"{self._scale_set}/sessions/{self.session_id}", expected=204
-        )
+        """Delete the session, so that another can be opened at once. One that is gone already counts as closed."""
+        # What closing is for is done then, and whoever closes in a ``finally`` has another error to tell of.
+        with suppress(NotFoundError, RunnerScaleSetNotFoundError, SessionExpiredError):
+            await self._connection.service_call(
+                self._caller, "DELETE", f"{self._scale_set}/sessions/{self.session_id}", expected=204
+            )
 
     async def _with_fresh_token(self, call: Callable[[Session], Awaitable[Answer]]) -> Answer:
         session = self._session
