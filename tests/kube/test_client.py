@@ -86,12 +86,29 @@ async def test_list_of_an_exact_version_that_is_gone_raises() -> None:
 async def test_items_of_a_list_have_their_kind_though_the_server_leaves_it_out() -> None:
     bare = {key: value for key, value in pod("a").items() if key not in {"kind", "apiVersion"}}
     script = Script(
-        answer({"metadata": {"resourceVersion": "9"}, "items": [bare]}), answer({"metadata": {}, "items": None})
+        answer({"metadata": {"resourceVersion": "9"}, "items": [bare]}),
+        answer({"metadata": {"resourceVersion": "9"}, "items": None}),
+        answer({"metadata": {"resourceVersion": "9"}, "items": None}),
     )
     client = client_of(script)
     (item,) = (await client.list(PODS)).items
     assert (item.api_version, item.kind) == ("v1", "Pod")
     assert (await client.list(PODS)).items == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"paths": []},
+        {"kind": "Status", "status": "Failure", "code": 404},
+        {"kind": "ConfigMapList", "metadata": {"resourceVersion": "9"}, "items": []},
+    ],
+)
+async def test_an_answer_that_is_no_such_list_is_never_an_empty_one(body: dict[str, Any]) -> None:
+    client = client_of(Script(answer(body)))
+    with pytest.raises(DecodeError, match="list pods"):
+        await client.list(PODS)
 
 
 async def test_create_from_a_struct_plain_data_and_bytes() -> None:
@@ -301,7 +318,7 @@ async def test_names_that_need_it_are_quoted() -> None:
 
 
 async def test_every_call_has_a_deadline() -> None:
-    script = Script(answer(pod("a")), answer({"metadata": {}, "items": []}), answer({}))
+    script = Script(answer(pod("a")), answer({"metadata": {"resourceVersion": "9"}, "items": []}), answer({}))
     client = client_of(script, timeouts=Timeouts(connect=1, total=2))
     await client.get(PODS, "a", "default")
     await client.list(PODS)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
+from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -130,6 +131,20 @@ async def test_a_panic_is_an_error_and_counted_by_itself() -> None:
     value = metrics.registry.get_sample_value
     assert value("controller_runtime_reconcile_panics_total", {"controller": "pod"}) == 1
     assert value("controller_runtime_reconcile_errors_total", {"controller": "pod"}) == 2
+
+
+@in_virtual_time
+async def test_a_reconcile_that_returns_no_result_is_an_error_and_the_worker_goes_on() -> None:
+    reconciler = Scripted(results(cast(Result, True), None))
+    controller = a_controller(reconciler)
+    with capture_logs() as logs:
+        async with running(controller.run):
+            controller.queue.add(A)
+            await asyncio.sleep(1)
+    assert reconciler.moments() == pytest.approx([0, 0.005])
+    assert [entry["error"] for entry in logs if entry["log_level"] == "error"] == [
+        "TypeError: reconcile returned bool, not a Result or None"
+    ]
 
 
 @in_virtual_time

@@ -197,7 +197,7 @@ class Client:
         }
         while True:
             call = Call("GET", with_query(base, query), what)
-            page = decode_list(resource.type, await self._rest.read(call, _LIST_TIMEOUTS), what)
+            page = decode_list(resource, await self._rest.read(call, _LIST_TIMEOUTS), what)
             token = page.metadata.continue_
             yield ObjectList(page.items or [], page.metadata.resource_version, token)
             if not token:

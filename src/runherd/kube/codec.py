@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from runherd.api.meta import ApiStruct, ListMeta
-from runherd.api.resource import ApiObject
+from runherd.api.resource import ApiObject, Resource
 from runherd.kube.dynamic import from_plain, to_plain
 from runherd.kube.errors import DecodeError
 
@@ -24,6 +24,7 @@ _encode = msgspec.json.Encoder(enc_hook=to_plain).encode
 class WireList(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """A list as it is sent. Its items carry no ``apiVersion`` and ``kind`` where the kind is a built-in one."""
 
+    kind: str = ""
     metadata: ListMeta = ListMeta()
     items: list[T] | None = None
 
@@ -58,13 +59,22 @@ def decode_object(type_: type[R], body: bytes, what: str) -> R:
         raise DecodeError(f"{what}: the answer can't be read as {type_.__name__}: {error}") from None
 
 
-def decode_list(type_: type[T], body: bytes, what: str) -> WireList[T]:
-    """The list in ``body``; errors as in :func:`decode_object`."""
+def decode_list(resource: Resource[T], body: bytes, what: str) -> WireList[T]:
+    """The list in ``body``; errors as in :func:`decode_object`.
+
+    Another kind of answer, or one without a resource version, is an error, too: read as an empty list it would tell a
+    cache that everything was deleted.
+    """
     try:
-        decoder: msgspec.json.Decoder[WireList[T]] = decoder_of(type_, WireList)
-        return decoder.decode(body)
+        decoder: msgspec.json.Decoder[WireList[T]] = decoder_of(resource.type, WireList)
+        answer = decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(f"{what}: the answer can't be read as a list of {type_.__name__}: {error}") from None
+        raise DecodeError(f"{what}: the answer can't be read as a list of {resource.kind}: {error}") from None
+    if answer.kind not in ("", f"{resource.kind}List"):
+        raise DecodeError(f"{what}: the answer is a {answer.kind}, not a {resource.kind}List")
+    if not answer.metadata.resource_version:
+        raise DecodeError(f"{what}: the list has no resource version")
+    return answer
 
 
 def encode_object(object_: ApiObject | Mapping[str, Any] | bytes) -> bytes:

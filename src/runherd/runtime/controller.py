@@ -35,6 +35,16 @@ T = TypeVar("T", bound=ApiObject)
 
 _NOTHING = Result()
 
+
+def _checked(result: object) -> Result:
+    """What a reconcile returned. Raises ``TypeError`` for what authors without a type checker may return instead."""
+    if result is None:
+        return _NOTHING
+    if isinstance(result, Result):
+        return result
+    raise TypeError(f"reconcile returned {type(result).__name__}, not a Result or None")
+
+
 #: Errors that only a bug raises: what a panic is in Go. They are retried like any other, and counted by themselves.
 _PANICS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RecursionError, TypeError)
 
@@ -194,7 +204,7 @@ class Controller:
         started = loop.time()
         current_reconcile.set(Reconcile(self.name, request, self._random))
         try:
-            result = await self._reconciler.reconcile(request)
+            result = _checked(await self._reconciler.reconcile(request))
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -204,7 +214,7 @@ class Controller:
         except Exception as error:
             self._failed(request, error)
         else:
-            self._succeeded(request, result or _NOTHING)
+            self._succeeded(request, result)
         self._metrics.reconcile_time(loop.time() - started)
 
     def _succeeded(self, request: Request, result: Result) -> None:
